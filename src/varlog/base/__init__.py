@@ -1,0 +1,1 @@
+"""What everything else stands on: ids, errors, limits, invariants. Imports nothing of ours."""

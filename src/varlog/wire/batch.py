@@ -1,0 +1,323 @@
+"""The batch: what one append carries, in one encoding from the client's memory to Spark's.
+
+    0      4   5     6     8     12      16           20          24     32         40         56
+    +------+---+-----+-----+-----+-------+------------+-----------+------+----------+----------+------
+    | VLB1 | v |flags|  0  | crc | count | body bytes | raw bytes | time | sequence | producer | body
+    +------+---+-----+-----+-----+-------+------------+-----------+------+----------+----------+------
+
+All integers are little endian. `crc` is the crc32c of everything behind it, header and body, so
+whoever holds a batch can tell that it is whole. `raw bytes` is the size of the body before
+compression (equal to `body bytes` when there is none). The body is made of columns in Arrow's
+binary layout, each buffer padded with zeros to a multiple of eight bytes:
+
+    payload    offsets int32[count+1], values
+    key        validity bitmap, offsets int32[count+1], values              if flag KEYS
+    headers    list offsets int32[count+1],                                 if flag HEADERS
+               name offsets int32[pairs+1], names in UTF-8,
+               value offsets int32[pairs+1], values
+
+Nodes read the fixed header and check the crc; only the two ends look at columns.
+"""
+
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from varlog.base import limits
+from varlog.base.errors import Corrupt, InvalidArgument, TooLarge, Unsupported
+from varlog.wire.frame import Buffer
+
+MAGIC = b"VLB1"
+VERSION = 1
+HEADER = Struct("<4sBBHIIIIQQ16s")
+HEADER_BYTES = HEADER.size
+CRC_FROM = 12
+"""The checksum covers everything from here on."""
+
+KEYS = 1
+HEADERS = 2
+ZSTD = 4
+KNOWN_FLAGS = KEYS | HEADERS | ZSTD
+
+NO_PRODUCER = bytes(16)
+
+Headers = Mapping[str, bytes]
+
+
+class BatchHeader(NamedTuple):
+    """The fixed part of a batch, all that a storage node looks at."""
+
+    flags: int
+    crc: int
+    count: int
+    body_bytes: int
+    raw_bytes: int
+    time_us: int
+    sequence: int
+    producer: bytes
+
+    @property
+    def total_bytes(self) -> int:
+        return HEADER_BYTES + self.body_bytes
+
+
+def padding(size: int) -> int:
+    """Bytes missing to the next multiple of eight."""
+    return -size & 7
+
+
+def read_header(data: Buffer, offset: int = 0) -> BatchHeader:
+    """Decode and judge the fixed header at `offset`; the body need not be there yet."""
+    if len(data) - offset < HEADER_BYTES:
+        raise Corrupt(f"a batch needs {HEADER_BYTES} bytes of header, {len(data) - offset} are there")
+    magic, version, flags, _, crc, count, body_bytes, raw_bytes, time_us, sequence, producer = HEADER.unpack_from(
+        data, offset
+    )
+    if magic != MAGIC:
+        raise Corrupt(f"not a batch: it begins with {magic!r}")
+    if version != VERSION or flags & ~KNOWN_FLAGS:
+        raise Unsupported(f"batch version {version} with flags {flags:#x} is unknown to this release")
+    if not 0 < count <= limits.BATCH_ENTRIES:
+        raise Corrupt(f"a batch of {count} entries")
+    if max(body_bytes, raw_bytes) > limits.BATCH_BYTES:
+        raise TooLarge(f"a batch of {max(body_bytes, raw_bytes)} bytes", limits.BATCH_BYTES)
+    return BatchHeader(flags, crc, count, body_bytes, raw_bytes, time_us, sequence, producer)
+
+
+def check_batch(data: Buffer, offset: int = 0) -> BatchHeader:
+    """Like `read_header`, and the body is there and matches the checksum."""
+    header = read_header(data, offset)
+    end = offset + header.total_bytes
+    if end > len(data):
+        raise Corrupt(f"a batch of {header.total_bytes} bytes is cut off after {len(data) - offset}")
+    if crc32c(memoryview(data)[offset + CRC_FROM : end]) != header.crc:
+        raise Corrupt("a batch does not match its checksum")
+    return header
+
+
+def check_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
+    """All batches that lie end to end in `data`, each with its offset; nothing else may be there."""
+    found: list[tuple[int, BatchHeader]] = []
+    offset = 0
+    while offset < len(data):
+        header = check_batch(data, offset)
+        found.append((offset, header))
+        offset += header.total_bytes
+    return found
+
+
+# ---------------------------------------------------------------- encoding (client)
+
+
+def _offsets(lengths: Sequence[int]) -> bytes:
+    offsets = array("i", accumulate(lengths, initial=0))
+    if sys.byteorder == "big":
+        offsets.byteswap()
+    return offsets.tobytes()
+
+
+def _padded(buffers: list[bytes], data: bytes) -> None:
+    buffers.append(data)
+    missing = padding(len(data))
+    if missing:
+        buffers.append(bytes(missing))
+
+
+def _binary_column(buffers: list[bytes], values: Sequence[bytes]) -> None:
+    _padded(buffers, _offsets(list(map(len, values))))
+    _padded(buffers, b"".join(values))
+
+
+def _key_column(buffers: list[bytes], keys: Sequence[bytes | None]) -> None:
+    bitmap = bytearray((len(keys) + 7) // 8)
+    for index, key in enumerate(keys):
+        if key is not None:
+            bitmap[index >> 3] |= 1 << (index & 7)
+    _padded(buffers, bytes(bitmap))
+    _binary_column(buffers, [key or b"" for key in keys])
+
+
+def _header_column(buffers: list[bytes], headers: Sequence[Headers]) -> None:
+    _padded(buffers, _offsets(list(map(len, headers))))
+    pairs = [pair for each in headers for pair in each.items()]
+    _binary_column(buffers, [name.encode() for name, _ in pairs])
+    _binary_column(buffers, [value for _, value in pairs])
+
+
+def encode_batch(
+    payloads: Sequence[bytes],
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[Headers] | None = None,
+    producer: bytes = NO_PRODUCER,
+    sequence: int = 0,
+    time_us: int = 0,
+    compress: bool = False,
+) -> bytes:
+    """Encode entries into a batch. Sizes are judged here, before anything is sent."""
+    count = len(payloads)
+    if not count:
+        raise InvalidArgument("an append needs at least one entry")
+    if count > limits.BATCH_ENTRIES:
+        raise TooLarge(f"{count} entries in one batch", limits.BATCH_ENTRIES)
+    if max(map(len, payloads)) > limits.ENTRY_BYTES:
+        raise TooLarge(f"an entry of {max(map(len, payloads))} bytes", limits.ENTRY_BYTES)
+    flags = 0
+    buffers: list[bytes] = []
+    _binary_column(buffers, payloads)
+    if keys is not None:
+        flags |= KEYS
+        _key_column(buffers, keys)
+    if headers is not None:
+        flags |= HEADERS
+        _header_column(buffers, headers)
+    body = b"".join(buffers)
+    raw_bytes = len(body)
+    if raw_bytes > limits.BATCH_BYTES:
+        raise TooLarge(f"a batch of {raw_bytes} bytes", limits.BATCH_BYTES)
+    if compress:
+        packed = _compress(body)
+        if len(packed) < raw_bytes:
+            flags |= ZSTD
+            body = packed
+    tail = HEADER.pack(MAGIC, VERSION, flags, 0, 0, count, len(body), raw_bytes, time_us, sequence, producer)[CRC_FROM:]
+    crc = crc32c(body, crc32c(tail))
+    return b"".join((HEADER.pack(MAGIC, VERSION, flags, 0, crc, 0, 0, 0, 0, 0, b"")[:CRC_FROM], tail, body))
+
+
+# ---------------------------------------------------------------- decoding (client, Spark)
+
+
+class _Columns:
+    """Walks the buffers of a body in order; every length is judged against what is there."""
+
+    def __init__(self, body: memoryview) -> None:
+        self.body = body
+        self.at = 0
+
+    def take(self, size: int) -> memoryview:
+        end = self.at + size
+        if size < 0 or end > len(self.body):
+            raise Corrupt("a column of a batch reaches beyond its body")
+        taken = self.body[self.at : end]
+        self.at = end + padding(size)
+        return taken
+
+    def offsets(self, count: int) -> memoryview:
+        """The int32 offsets of `count` values, checked to begin at 0 and to end where a column can."""
+        raw = self.take(4 * (count + 1))
+        if sys.byteorder == "big":
+            swapped = array("i", raw.tobytes())
+            swapped.byteswap()
+            view = memoryview(swapped)
+        else:
+            view = raw.cast("i")
+        if view[0] != 0 or view[count] < 0:
+            raise Corrupt("the offsets of a batch do not begin at zero or end below it")
+        return view
+
+    def binary(self, count: int) -> tuple[memoryview, memoryview]:
+        offsets = self.offsets(count)
+        return offsets, self.take(offsets[count])
+
+
+def _split(offsets: memoryview, values: memoryview) -> list[bytes]:
+    data = values.tobytes()
+    ends = offsets.tolist()
+    return [data[start:end] for start, end in zip(ends, ends[1:])]  # noqa: B905 - ends is one longer by design
+
+
+class Batch:
+    """A received batch: the raw bytes, their header, and columns on demand."""
+
+    __slots__ = ("_body", "data", "header")
+
+    def __init__(self, data: Buffer, header: BatchHeader | None = None) -> None:
+        """`header` is given by who has already checked the bytes."""
+        self.header = header if header is not None else check_batch(data)
+        self.data = memoryview(data)[: self.header.total_bytes]
+        self._body: memoryview | None = None
+
+    def __len__(self) -> int:
+        return self.header.count
+
+    @property
+    def body(self) -> memoryview:
+        """The columns, uncompressed."""
+        if self._body is None:
+            stored = self.data[HEADER_BYTES:]
+            self._body = memoryview(_decompress(stored, self.header.raw_bytes)) if self.header.flags & ZSTD else stored
+        return self._body
+
+    def payload_buffers(self) -> tuple[memoryview, memoryview]:
+        """Offsets and values, as Arrow wants them; no copy."""
+        return _Columns(self.body).binary(self.header.count)
+
+    def payloads(self) -> list[bytes]:
+        return _split(*self.payload_buffers())
+
+    def key_buffers(self) -> tuple[memoryview, memoryview, memoryview] | None:
+        """Validity bitmap, offsets and values, or None when no entry has a key."""
+        if not self.header.flags & KEYS:
+            return None
+        columns = _Columns(self.body)
+        columns.binary(self.header.count)
+        bitmap = columns.take((self.header.count + 7) // 8)
+        return (bitmap, *columns.binary(self.header.count))
+
+    def keys(self) -> list[bytes | None]:
+        buffers = self.key_buffers()
+        if buffers is None:
+            return [None] * self.header.count
+        bitmap, offsets, values = buffers
+        keys = _split(offsets, values)
+        return [key if bitmap[index >> 3] >> (index & 7) & 1 else None for index, key in enumerate(keys)]
+
+    def header_buffers(self) -> tuple[memoryview, tuple[memoryview, memoryview], tuple[memoryview, memoryview]] | None:
+        """List offsets, then names and values of all pairs; None when no entry has headers."""
+        if not self.header.flags & HEADERS:
+            return None
+        columns = _Columns(self.body)
+        columns.binary(self.header.count)
+        if self.header.flags & KEYS:
+            columns.take((self.header.count + 7) // 8)
+            columns.binary(self.header.count)
+        lists = columns.offsets(self.header.count)
+        pairs = lists[self.header.count]
+        return lists, columns.binary(pairs), columns.binary(pairs)
+
+    def headers(self) -> list[dict[str, bytes]]:
+        buffers = self.header_buffers()
+        if buffers is None:
+            return [{} for _ in range(self.header.count)]
+        lists, names, values = buffers
+        pairs = list(zip((name.decode() for name in _split(*names)), _split(*values), strict=True))
+        bounds = lists.tolist()
+        return [dict(pairs[start:end]) for start, end in zip(bounds, bounds[1:])]  # noqa: B905
+
+
+def _compress(body: bytes) -> bytes:
+    try:
+        import zstandard
+    except ImportError as missing:
+        raise Unsupported("compression needs the extra: pip install 'varlog[zstd]'") from missing
+    return zstandard.ZstdCompressor(level=1).compress(body)
+
+
+def _decompress(body: memoryview, raw_bytes: int) -> bytes:
+    try:
+        import zstandard
+    except ImportError as missing:
+        raise Unsupported("this batch is compressed: pip install 'varlog[zstd]'") from missing
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(body, max_output_size=raw_bytes)
+    except zstandard.ZstdError as broken:
+        raise Corrupt(f"a compressed batch does not unpack: {broken}") from broken
+    if len(raw) != raw_bytes:
+        raise Corrupt(f"a compressed batch unpacks to {len(raw)} bytes, its header says {raw_bytes}")
+    return raw

@@ -1,0 +1,83 @@
+"""The table of contents of the protocol: every method, what it is asked with and what it is answered with."""
+
+from enum import IntEnum
+from typing import Any
+
+from google.protobuf.message import Message
+
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Method(IntEnum):
+    """Numbers on the wire; never reused."""
+
+    # storage verbs, served by nodes; the ten of the design
+    OPEN = 1
+    STORE = 2
+    ADVANCE = 3
+    SEAL = 4
+    DIGEST = 5
+    FINISH = 6
+    READ = 7
+    TRIM = 8
+    DROP = 9
+    REPORT = 10
+
+    # the `cut` ordering's primary, served by nodes
+    APPEND = 16
+    PRODUCER = 17
+
+    # served by the repository
+    REGISTER = 32
+    CREATE_LOG = 33
+    GET_LOG = 34
+    WATCH_LOG = 35
+    LIST_LOGS = 36
+    LIST_NODES = 37
+    TAIL = 38
+    TRIM_LOG = 39
+    SEAL_LOG = 40
+    REMOVE_LOG = 41
+    STATUS = 42
+
+
+MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
+    Method.OPEN: (pb.OpenRequest, pb.ReplicaStatus),
+    Method.STORE: (pb.StoreRequest, pb.ReplicaStatus),
+    Method.ADVANCE: (pb.CommitRequest, pb.CommitResponse),
+    Method.SEAL: (pb.SealRequest, pb.ReplicaStatus),
+    Method.DIGEST: (pb.DigestRequest, pb.DigestReply),
+    Method.FINISH: (pb.FinishRequest, pb.ReplicaStatus),
+    Method.READ: (pb.ReadRequest, pb.ReadPart),
+    Method.TRIM: (pb.TrimRequest, pb.ReplicaStatus),
+    Method.DROP: (pb.DropRequest, pb.Empty),
+    Method.REPORT: (pb.GetReportRequest, pb.GetReportResponse),
+    Method.APPEND: (pb.AppendRequest, pb.AppendReply),
+    Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
+    Method.REGISTER: (pb.RegisterRequest, pb.RegisterReply),
+    Method.CREATE_LOG: (pb.CreateLogRequest, pb.LogInfo),
+    Method.GET_LOG: (pb.GetLogRequest, pb.LogInfo),
+    Method.WATCH_LOG: (pb.GetLogRequest, pb.LogInfo),
+    Method.LIST_LOGS: (pb.ListLogsRequest, pb.ListLogsReply),
+    Method.LIST_NODES: (pb.ListNodesRequest, pb.ListNodesReply),
+    Method.TAIL: (pb.TailRequest, pb.TailReply),
+    Method.TRIM_LOG: (pb.TrimLogRequest, pb.TailReply),
+    Method.SEAL_LOG: (pb.SealLogRequest, pb.LogInfo),
+    Method.REMOVE_LOG: (pb.RemoveLogRequest, pb.Empty),
+    Method.STATUS: (pb.StatusRequest, pb.StatusReply),
+}
+"""Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
+ADVANCE by the repository, carrying its request. READ and WATCH_LOG are answered by many parts."""
+
+PUSHES: dict[Method, type[Message]] = {
+    Method.REPORT: pb.GetReportResponse,
+    Method.ADVANCE: pb.CommitRequest,
+}
+"""What a NOTIFY frame of a method carries."""
+
+
+def parse(kind: type[Message], data: Any) -> Message:
+    """Decode a message; the transport turns what this raises into a typed error."""
+    message = kind()
+    message.ParseFromString(bytes(data))
+    return message

@@ -1,0 +1,1 @@
+"""Generated from proto/varlog.proto by `./run proto`; never edited by hand."""

@@ -1,0 +1,641 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReplicaState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPLICA_UNKNOWN: _ClassVar[ReplicaState]
+    REPLICA_OPEN: _ClassVar[ReplicaState]
+    REPLICA_SEALED: _ClassVar[ReplicaState]
+    REPLICA_FINISHED: _ClassVar[ReplicaState]
+    REPLICA_FAILED: _ClassVar[ReplicaState]
+
+class SlotContent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SLOT_UNKNOWN: _ClassVar[SlotContent]
+    SLOT_EMPTY: _ClassVar[SlotContent]
+    SLOT_DATA: _ClassVar[SlotContent]
+    SLOT_JUNK: _ClassVar[SlotContent]
+
+class SegmentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEGMENT_OPEN: _ClassVar[SegmentState]
+    SEGMENT_SETTLING: _ClassVar[SegmentState]
+    SEGMENT_SEALED: _ClassVar[SegmentState]
+
+class StreamState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STREAM_WRITABLE: _ClassVar[StreamState]
+    STREAM_FINALIZED: _ClassVar[StreamState]
+REPLICA_UNKNOWN: ReplicaState
+REPLICA_OPEN: ReplicaState
+REPLICA_SEALED: ReplicaState
+REPLICA_FINISHED: ReplicaState
+REPLICA_FAILED: ReplicaState
+SLOT_UNKNOWN: SlotContent
+SLOT_EMPTY: SlotContent
+SLOT_DATA: SlotContent
+SLOT_JUNK: SlotContent
+SEGMENT_OPEN: SegmentState
+SEGMENT_SETTLING: SegmentState
+SEGMENT_SEALED: SegmentState
+STREAM_WRITABLE: StreamState
+STREAM_FINALIZED: StreamState
+
+class ReplicaId(_message.Message):
+    __slots__ = ("log", "segment", "stream")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ...) -> None: ...
+
+class Binding(_message.Message):
+    __slots__ = ("slot", "glsn", "count")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    glsn: int
+    count: int
+    def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ReplicaStatus(_message.Message):
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    state: ReplicaState
+    contiguous: int
+    committed: int
+    trimmed: int
+    high_watermark: int
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
+
+class Empty(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "value", "replica")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    value: int
+    replica: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
+
+class ReplicaSpec(_message.Message):
+    __slots__ = ("replica", "ordering", "members", "addresses", "log_name")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    LOG_NAME_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    ordering: str
+    members: _containers.RepeatedScalarFieldContainer[int]
+    addresses: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    log_name: str
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., addresses: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., log_name: _Optional[str] = ...) -> None: ...
+
+class OpenRequest(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: ReplicaSpec
+    def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ...) -> None: ...
+
+class StoreRequest(_message.Message):
+    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    slot: int
+    writer: int
+    settle: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ...) -> None: ...
+
+class SealRequest(_message.Message):
+    __slots__ = ("replica",)
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
+
+class DigestRequest(_message.Message):
+    __slots__ = ("replica", "low", "high")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    low: int
+    high: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ...) -> None: ...
+
+class DigestRow(_message.Message):
+    __slots__ = ("slot", "count", "content", "crc")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    count: int
+    content: SlotContent
+    crc: int
+    def __init__(self, slot: _Optional[int] = ..., count: _Optional[int] = ..., content: _Optional[_Union[SlotContent, str]] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class DigestReply(_message.Message):
+    __slots__ = ("status", "rows")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    status: ReplicaStatus
+    rows: _containers.RepeatedCompositeFieldContainer[DigestRow]
+    def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ...) -> None: ...
+
+class FinishRequest(_message.Message):
+    __slots__ = ("replica", "end")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    end: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    STOP_GLSN_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    PART_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    slot: int
+    glsn: int
+    time_us: int
+    stop_glsn: int
+    max_batches: int
+    part_bytes: int
+    wait: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., time_us: _Optional[int] = ..., stop_glsn: _Optional[int] = ..., max_batches: _Optional[int] = ..., part_bytes: _Optional[int] = ..., wait: _Optional[bool] = ...) -> None: ...
+
+class ReadPart(_message.Message):
+    __slots__ = ("slot", "bindings", "status")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    BINDINGS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    bindings: _containers.RepeatedCompositeFieldContainer[Binding]
+    status: ReplicaStatus
+    def __init__(self, slot: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., status: _Optional[_Union[ReplicaStatus, _Mapping]] = ...) -> None: ...
+
+class TrimRequest(_message.Message):
+    __slots__ = ("replica", "upto")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    upto: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., upto: _Optional[int] = ...) -> None: ...
+
+class DropRequest(_message.Message):
+    __slots__ = ("replica",)
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
+
+class LogStreamUncommitReport(_message.Message):
+    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes")
+    LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    UNCOMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UNCOMMITTED_LLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    BOUND_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    log_stream_id: int
+    uncommitted_llsn_offset: int
+    uncommitted_llsn_length: int
+    high_watermark: int
+    log_id: int
+    segment: int
+    bound_llsn_offset: int
+    state: ReplicaState
+    trimmed_glsn: int
+    stored_bytes: int
+    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class GetReportRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetReportResponse(_message.Message):
+    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "free_bytes")
+    STORAGE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    UNCOMMIT_REPORTS_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    storage_node_id: int
+    uncommit_reports: _containers.RepeatedCompositeFieldContainer[LogStreamUncommitReport]
+    boot: int
+    sequence: int
+    complete: bool
+    free_bytes: int
+    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., free_bytes: _Optional[int] = ...) -> None: ...
+
+class LogStreamCommitResult(_message.Message):
+    __slots__ = ("log_stream_id", "committed_glsn_offset", "committed_glsn_length", "high_watermark", "prev_high_watermark", "log_id", "segment", "committed_llsn_offset")
+    LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_GLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_GLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    PREV_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    log_stream_id: int
+    committed_glsn_offset: int
+    committed_glsn_length: int
+    high_watermark: int
+    prev_high_watermark: int
+    log_id: int
+    segment: int
+    committed_llsn_offset: int
+    def __init__(self, log_stream_id: _Optional[int] = ..., committed_glsn_offset: _Optional[int] = ..., committed_glsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., prev_high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., committed_llsn_offset: _Optional[int] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("storage_node_id", "commit_results")
+    STORAGE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    storage_node_id: int
+    commit_results: _containers.RepeatedCompositeFieldContainer[LogStreamCommitResult]
+    def __init__(self, storage_node_id: _Optional[int] = ..., commit_results: _Optional[_Iterable[_Union[LogStreamCommitResult, _Mapping]]] = ...) -> None: ...
+
+class CommitResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("log", "segment", "stream")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ...) -> None: ...
+
+class AppendReply(_message.Message):
+    __slots__ = ("glsn", "slot", "count")
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    glsn: int
+    slot: int
+    count: int
+    def __init__(self, glsn: _Optional[int] = ..., slot: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class ProducerRequest(_message.Message):
+    __slots__ = ("log", "segment", "stream", "producer")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    producer: bytes
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ...) -> None: ...
+
+class ProducerReply(_message.Message):
+    __slots__ = ("next_sequence",)
+    NEXT_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    next_sequence: int
+    def __init__(self, next_sequence: _Optional[int] = ...) -> None: ...
+
+class NodeAddress(_message.Message):
+    __slots__ = ("node_id", "address")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    address: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "incarnation", "boot", "address", "zone", "volumes")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    incarnation: str
+    boot: int
+    address: str
+    zone: str
+    volumes: _containers.RepeatedCompositeFieldContainer[Volume]
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., boot: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ...) -> None: ...
+
+class Volume(_message.Message):
+    __slots__ = ("path", "free_bytes", "total_bytes")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    free_bytes: int
+    total_bytes: int
+    def __init__(self, path: _Optional[str] = ..., free_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
+
+class RegisterReply(_message.Message):
+    __slots__ = ("cluster_id", "node_id", "heartbeat_ms")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    heartbeat_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+
+class StreamInfo(_message.Message):
+    __slots__ = ("id", "members", "state", "end_slot")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    END_SLOT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    members: _containers.RepeatedScalarFieldContainer[int]
+    state: StreamState
+    end_slot: int
+    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ...) -> None: ...
+
+class SegmentInfo(_message.Message):
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    ordering: str
+    state: SegmentState
+    base: int
+    end: int
+    replicas: int
+    ack: int
+    streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ...) -> None: ...
+
+class LogInfo(_message.Message):
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    ordering: str
+    replicas: int
+    streams: int
+    trimmed: int
+    sealed: bool
+    chain: _containers.RepeatedCompositeFieldContainer[SegmentInfo]
+    version: int
+    created_us: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    removing: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ...) -> None: ...
+
+class NodeInfo(_message.Message):
+    __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_US_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    incarnation: str
+    address: str
+    zone: str
+    volumes: _containers.RepeatedCompositeFieldContainer[Volume]
+    connected: bool
+    last_seen_us: int
+    replicas: int
+    troubles: _containers.RepeatedScalarFieldContainer[str]
+    boot: int
+    def __init__(self, id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., connected: _Optional[bool] = ..., last_seen_us: _Optional[int] = ..., replicas: _Optional[int] = ..., troubles: _Optional[_Iterable[str]] = ..., boot: _Optional[int] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("log", "segment", "previous_high_watermark", "high_watermark", "ranges")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    previous_high_watermark: int
+    high_watermark: int
+    ranges: _containers.RepeatedCompositeFieldContainer[CutRange]
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., previous_high_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[CutRange, _Mapping]]] = ...) -> None: ...
+
+class CutRange(_message.Message):
+    __slots__ = ("stream", "slot", "glsn", "count")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    stream: int
+    slot: int
+    glsn: int
+    count: int
+    def __init__(self, stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class CutBase(_message.Message):
+    __slots__ = ("high_watermark", "committed")
+    class CommittedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    high_watermark: int
+    committed: _containers.ScalarMap[int, int]
+    def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
+
+class CreateLogRequest(_message.Message):
+    __slots__ = ("name", "ordering", "replicas", "streams")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORDERING_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    ordering: str
+    replicas: int
+    streams: int
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ...) -> None: ...
+
+class GetLogRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListLogsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListLogsReply(_message.Message):
+    __slots__ = ("logs",)
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    logs: _containers.RepeatedCompositeFieldContainer[LogInfo]
+    def __init__(self, logs: _Optional[_Iterable[_Union[LogInfo, _Mapping]]] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesReply(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
+
+class TailRequest(_message.Message):
+    __slots__ = ("log",)
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    def __init__(self, log: _Optional[int] = ...) -> None: ...
+
+class TailReply(_message.Message):
+    __slots__ = ("tail", "trimmed")
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    tail: int
+    trimmed: int
+    def __init__(self, tail: _Optional[int] = ..., trimmed: _Optional[int] = ...) -> None: ...
+
+class TrimLogRequest(_message.Message):
+    __slots__ = ("log", "upto")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    upto: int
+    def __init__(self, log: _Optional[int] = ..., upto: _Optional[int] = ...) -> None: ...
+
+class SealLogRequest(_message.Message):
+    __slots__ = ("log",)
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    def __init__(self, log: _Optional[int] = ...) -> None: ...
+
+class RemoveLogRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StreamStatus(_message.Message):
+    __slots__ = ("log", "segment", "stream", "committed", "replicas", "trouble")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    committed: int
+    replicas: _containers.RepeatedCompositeFieldContainer[ReplicaReport]
+    trouble: str
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., committed: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
+
+class ReplicaReport(_message.Message):
+    __slots__ = ("node", "reported", "contiguous", "state", "stored_bytes")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_FIELD_NUMBER: _ClassVar[int]
+    CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    reported: bool
+    contiguous: int
+    state: ReplicaState
+    stored_bytes: int
+    def __init__(self, node: _Optional[int] = ..., reported: _Optional[bool] = ..., contiguous: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class LogStatus(_message.Message):
+    __slots__ = ("log", "tail", "kept_cuts", "streams")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    KEPT_CUTS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    log: LogInfo
+    tail: int
+    kept_cuts: int
+    streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
+    def __init__(self, log: _Optional[_Union[LogInfo, _Mapping]] = ..., tail: _Optional[int] = ..., kept_cuts: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("cluster_id", "nodes", "logs", "cuts")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LOGS_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
+    logs: _containers.RepeatedCompositeFieldContainer[LogStatus]
+    cuts: int
+    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogStatus, _Mapping]]] = ..., cuts: _Optional[int] = ...) -> None: ...
