@@ -22,7 +22,7 @@ Nodes read the fixed header and check the crc; only the two ends look at columns
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ class BatchHeader(NamedTuple):
 
     flags: int
     crc: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a header
     body_bytes: int
     raw_bytes: int
     time_us: int
@@ -229,7 +229,7 @@ class _Columns:
 def _split(offsets: memoryview, values: memoryview) -> list[bytes]:
     data = values.tobytes()
     ends = offsets.tolist()
-    return [data[start:end] for start, end in zip(ends, ends[1:])]  # noqa: B905 - ends is one longer by design
+    return [data[start:end] for start, end in pairwise(ends)]
 
 
 class Batch:
@@ -298,7 +298,7 @@ class Batch:
         lists, names, values = buffers
         pairs = list(zip((name.decode() for name in _split(*names)), _split(*values), strict=True))
         bounds = lists.tolist()
-        return [dict(pairs[start:end]) for start, end in zip(bounds, bounds[1:])]  # noqa: B905
+        return [dict(pairs[start:end]) for start, end in pairwise(bounds)]
 
 
 def _compress(body: bytes) -> bytes:
