@@ -165,6 +165,8 @@ class Unsupported(VarlogError):
     """This ordering, version or build cannot do it."""
 
     code = 17
+    capability: str = ""
+    """The name of what is missing, where it is one of `log.capabilities`."""
 
 
 class InvalidArgument(VarlogError):

@@ -4,7 +4,7 @@ All ranges are half-open. `tail` always means the last position that exists (as 
 `end` always means one past it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
 Glsn = NewType("Glsn", int)
@@ -46,10 +46,17 @@ class ReplicaId:
 class ProducerToken:
     """The identity of one send. The same token is in the log at most once.
 
-    `sequence` is dense, from 0 on, per producer and stream.
+    `sequence` is dense, from 0 on, per producer and stream. It numbers batches: the send in question
+    are entries `[index, index + count)` of that batch, whose bytes go with the token, so that it can
+    be sent again exactly as it was, from another process too.
     """
 
     producer: bytes
     """16 bytes."""
     sequence: int
     stream: StreamId
+    log: LogId = LogId(0)
+    segment: Epoch = Epoch(0)
+    index: int = 0
+    count: int = 1
+    batch: bytes = field(default=b"", repr=False)
