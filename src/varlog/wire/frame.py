@@ -6,13 +6,20 @@
     +--------+------+--------+-------+------------+------------+--------------+---------+------+
 
 `length` counts what follows it. The header is a protobuf message, the body raw bytes.
-A connection begins with `PREFACE` from both ends.
+A connection begins with `PREFACE` from both ends. Request ids are the caller's, counted per
+direction from 1 on; every frame that belongs to a call or stream carries its id. Two fields serve
+streams as well: `flags` of a REQUEST says how much the caller takes before it grants more, in units
+of `WINDOW_UNIT` (0: it wants one answer, no stream), and `timeout ms` of PART and CREDIT is the
+number of that part, or of the next one awaited, so that a lost or doubled part is noticed.
 """
 
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
+
+from varlog.base.errors import TooLarge
+from varlog.base.limits import FRAME_BYTES, HEADER_BYTES
 
 Buffer = bytes | bytearray | memoryview
 
@@ -32,17 +39,33 @@ class Kind(IntEnum):
     ERROR = 3
     """Ends a call or a stream; its header is `varlog.v1.Error`."""
     PART = 4
-    """One of several answers; flag END marks the last."""
+    """One of several answers, numbered from 0 on; flag END marks the last."""
     CREDIT = 5
-    """More bytes the receiver of parts will take: the header is four bytes, little endian."""
+    """How much the receiver of parts takes in all, since the stream began: eight bytes, little endian.
+    Whole frames are counted. Repeating one changes nothing; a receiver that has heard nothing for a
+    while repeats its last with flag PROBE, and is told when the stream is unknown or parts were lost."""
     CANCEL = 6
     """The caller no longer waits. Nothing is answered."""
     NOTIFY = 7
     """Neither has nor wants an answer."""
+    PING = 8
+    """I am here. Sent by who has been silent for a while; not answered."""
 
 
 END = 1
 """Flag on PART: the stream ends with this one."""
+
+PROBE = 1
+"""Flag on CREDIT: nothing was heard of this stream for a while; is it alive?"""
+
+WINDOW_UNIT = 64 << 10
+"""Bytes; the unit of a stream request's window."""
+
+PART_NUMBERS = 0xFFFFFFFF
+"""Parts are counted modulo this plus one."""
+
+CREDIT = Struct("<Q")
+"""The header of a CREDIT frame."""
 
 
 class Frame(NamedTuple):
@@ -68,7 +91,10 @@ def encode_frame(
     timeout_ms: int = 0,
 ) -> list[Buffer]:
     """The buffers of a frame, to be written one after the other; bodies are not copied."""
-    body_bytes = sum(map(len, body))
-    length = FRAME_HEADER_BYTES - 4 + len(header) + body_bytes
+    length = FRAME_HEADER_BYTES - 4 + len(header)
+    if body:
+        length += sum(map(len, body))
+    if length > FRAME_BYTES - 4 or len(header) > HEADER_BYTES:
+        raise TooLarge(f"a frame of {length + 4} bytes with a header of {len(header)}", FRAME_BYTES)
     start = FRAME.pack(length, kind, method, flags, request_id, timeout_ms, len(header))
     return [start + header, *body]

@@ -1,0 +1,184 @@
+"""The calling half of a connection: what this end asked for and waits for."""
+
+import asyncio
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError, Message
+
+from varlog.base.errors import ConnectionLost, Corrupt, Overloaded, Timeout, Unavailable, VarlogError
+from varlog.transport import limits
+from varlog.transport.errors import decode_error
+from varlog.transport.parts import PartStream, Reply, window_units
+from varlog.wire.frame import Frame, Kind, encode_frame
+from varlog.wire.methods import MESSAGES, Method
+
+if TYPE_CHECKING:
+    from varlog.transport.peer import Body, Peer
+
+_REQUEST_IDS = 0xFFFFFFFF
+"""Ids go from 1 to this, and round again."""
+_LONGEST_SECONDS = 4_000_000.0
+"""The field of a frame holds some more milliseconds than this."""
+_REQUEST = int(Kind.REQUEST)
+_ANSWERS: dict[Method, type[Message]] = {method: answer for method, (_, answer) in MESSAGES.items()}
+
+
+class _Call(NamedTuple):
+    """A call whose answer is awaited."""
+
+    future: "asyncio.Future[Reply]"
+    kind: type[Message]
+    deadline: float
+
+
+class Calls:
+    """Calls and streams by request id; an id is here as long as its answer is awaited."""
+
+    def __init__(self, peer: "Peer") -> None:
+        self._peer = peer
+        self._clock = peer._clock
+        self._last_id = 0
+        self._calls: dict[int, _Call] = {}
+        self._streams: dict[int, PartStream] = {}
+
+    def start(self, method: Method, message: Message, body: "Body", timeout: float) -> asyncio.Future[Reply]:
+        """See `Peer.start_call`."""
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        try:
+            request_id = self._request(method, message, body, timeout, 0)
+        except VarlogError as error:
+            future.set_exception(error)
+            return future
+        now = self._clock.now()
+        deadline = now + timeout
+        self._calls[request_id] = _Call(future, _ANSWERS[method], deadline)
+        if deadline < self._peer._deadlines.at:
+            self._peer._deadlines.announce(deadline, now)
+        return future
+
+    async def call(self, method: Method, message: Message, body: "Body", timeout: float) -> Reply:
+        """See `Peer.call`."""
+        future = self.start(method, message, body, timeout)
+        request_id = self._last_id
+        try:
+            return await future
+        except asyncio.CancelledError:
+            call = self._calls.get(request_id)
+            if call is not None and call.future is future:
+                del self._calls[request_id]
+                self.give_up(request_id, method)
+            raise
+
+    def stream(self, method: Method, message: Message, window_bytes: int, timeout: float) -> PartStream:
+        """See `Peer.stream`."""
+        request_id = self._request(method, message, (), timeout, window_units(window_bytes))
+        now = self._clock.now()
+        stream = PartStream(self, method, _ANSWERS[method], request_id, window_bytes, now + timeout)
+        self._streams[request_id] = stream
+        self._peer._deadlines.announce(stream.deadline, now)
+        return stream
+
+    def _request(self, method: Method, message: Message, body: "Body", timeout: float, window: int) -> int:
+        """Send a REQUEST; its id."""
+        peer = self._peer
+        if peer.closed_error is not None:
+            raise Unavailable(f"{peer.remote}: {peer.closed_error.message}")
+        if len(self._calls) + len(self._streams) >= limits.CALLS_IN_FLIGHT:
+            raise Overloaded(f"{limits.CALLS_IN_FLIGHT} calls to {peer.remote} are in flight", 10)
+        request_id = self._last_id % _REQUEST_IDS + 1
+        while request_id in self._calls or request_id in self._streams:
+            request_id = request_id % _REQUEST_IDS + 1
+        milliseconds = int(max(0.0, min(timeout, _LONGEST_SECONDS)) * 1000) + 1
+        header = message.SerializeToString()
+        frame = encode_frame(_REQUEST, method, request_id, header, body, flags=window, timeout_ms=milliseconds)
+        self._last_id = request_id
+        peer._send(frame)
+        return request_id
+
+    def give_up(self, request_id: int, method: int) -> None:
+        """Tell the far side that nobody waits."""
+        self.send(Kind.CANCEL, method, request_id)
+
+    def send(self, kind: int, method: int, request_id: int, header: bytes = b"", flags: int = 0, part: int = 0) -> None:
+        self._peer._send(encode_frame(kind, method, request_id, header, flags=flags, timeout_ms=part))
+
+    def forget_stream(self, request_id: int) -> None:
+        self._streams.pop(request_id, None)
+
+    # ------------------------------------------------------------ what comes back
+
+    def receive_reply(self, frame: Frame) -> None:
+        call = self._calls.pop(frame.request_id, None)
+        if call is None:
+            stream = self._streams.get(frame.request_id)
+            if stream is not None:
+                stream.receive_last(frame)
+            return
+        if call.future.done():
+            return
+        try:
+            call.future.set_result(Reply(call.kind.FromString(frame.header), frame.body))
+        except DecodeError:
+            call.future.set_exception(Corrupt(f"an answer of {self._peer.remote} cannot be read"))
+
+    def receive_error(self, frame: Frame) -> None:
+        error = decode_error(frame.header)
+        call = self._calls.pop(frame.request_id, None)
+        if call is not None:
+            if not call.future.done():
+                call.future.set_exception(error)
+            return
+        stream = self._streams.get(frame.request_id)
+        if stream is not None:
+            stream.end(error)
+        elif frame.request_id == 0:
+            # The far side could do nothing with something we pushed.
+            self._peer._on_defect(error)
+
+    def receive_part(self, frame: Frame) -> None:
+        stream = self._streams.get(frame.request_id)
+        if stream is not None:
+            stream.receive(frame)
+        else:
+            self.give_up(frame.request_id, frame.method)
+
+    # ------------------------------------------------------------ time and the end
+
+    def expire(self, now: float) -> float:
+        """End what is due; the earliest deadline left."""
+        earliest = inf
+        late: list[int] = []
+        for request_id, call in self._calls.items():
+            if call.deadline <= now:
+                late.append(request_id)
+            elif call.deadline < earliest:
+                earliest = call.deadline
+        for request_id in late:
+            future = self._calls.pop(request_id).future
+            if not future.done():
+                future.set_exception(self._late())
+        for stream in list(self._streams.values()):
+            if stream.deadline <= now:
+                self.give_up(stream.request_id, stream.method)
+                stream.end(self._late())
+            else:
+                earliest = min(earliest, stream.deadline)
+        return earliest
+
+    def _late(self) -> Timeout:
+        return Timeout(f"{self._peer.remote} did not answer in time")
+
+    def probe(self) -> None:
+        """Called now and then: streams of which nothing was heard ask whether they are alive."""
+        for stream in self._streams.values():
+            stream.probe()
+
+    def end(self, error: VarlogError) -> None:
+        """The connection is gone."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            if not call.future.done():
+                call.future.set_exception(ConnectionLost(f"{self._peer.remote}: {error.message}"))
+        for stream in list(self._streams.values()):
+            stream.end(ConnectionLost(f"{self._peer.remote}: {error.message}"))

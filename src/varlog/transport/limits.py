@@ -1,0 +1,41 @@
+"""Every bound of the transport, with its reason. Those that other rooms share are in `base.limits`."""
+
+CALLS_IN_FLIGHT = 1 << 16
+"""Calls of one connection whose answer is awaited; one more is refused as `Overloaded`."""
+
+REQUESTS_IN_HANDLING = 8192
+"""Requests of one connection being handled, beyond which it is not read until half are answered."""
+
+BYTES_IN_HANDLING = 64 << 20
+"""The same in bytes of their frames."""
+
+STREAMS_PER_CONNECTION = 4096
+"""Streams one end serves on one connection; one more is refused as `Overloaded`."""
+
+WINDOW_BYTES = 4 << 20
+"""What a reader of a stream takes before it grants more, unless it says otherwise."""
+
+PING_SECONDS = 5.0
+"""Who has sent nothing for so long sends a PING."""
+
+SILENT_TICKS = 4
+"""So many times PING_SECONDS without a frame, or without a byte taken by the other end, and it counts as dead.
+A frame must arrive whole within that time."""
+
+DEADLINE_SECONDS = 0.005
+"""Deadlines of one connection are checked at most this often: one timer serves them all."""
+
+RECEIVE_BUFFER_BYTES = 256 << 10
+"""Reused for every read of a connection; what is in it is copied out."""
+
+OWN_BUFFER_BYTES = 16 << 10
+"""A frame of at least this size that has not yet arrived whole is received into memory of its own."""
+
+JOIN_BYTES = 16 << 10
+"""Buffers smaller than this are copied together before they are written; larger ones are not copied."""
+
+WRITE_HIGH_BYTES = 1 << 20
+"""Bytes waiting to be written beyond which a channel is not writable, until a quarter is left."""
+
+WRITE_LIMIT_BYTES = 512 << 20
+"""Bytes waiting to be written beyond which the connection is given up: its owner ignored `writable`."""

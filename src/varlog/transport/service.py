@@ -1,0 +1,192 @@
+"""The serving half of a connection: what the other end asked for and this end works on."""
+
+import asyncio
+from collections.abc import Awaitable
+from math import inf
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError, Message
+
+from varlog.base.errors import InvalidArgument, Overloaded, Unavailable, Unsupported, VarlogError
+from varlog.transport import limits
+from varlog.transport.errors import internal_error
+from varlog.transport.request import Request
+from varlog.wire.frame import CREDIT, FRAME_HEADER_BYTES, PROBE, Frame
+from varlog.wire.methods import MESSAGES, PUSHES, Method
+
+if TYPE_CHECKING:
+    from varlog.transport.peer import Handler, Handlers, Peer
+
+_METHODS: dict[int, Method] = {int(method): method for method in Method}
+_QUESTIONS: dict[int, type[Message]] = {int(method): question for method, (question, _) in MESSAGES.items()}
+_PUSHES: dict[int, type[Message]] = {int(method): message for method, message in PUSHES.items()}
+_NAMES: dict[int, str] = {int(method): method.name for method in Method}
+
+
+class Service:
+    """Requests by id; one that its handler answers at once is never listed. What is pushed has no id.
+
+    What is being handled is counted, until it is answered or, of a stream, until its first part: a
+    stream may live for ever, and is paid for by credit.
+    """
+
+    def __init__(self, peer: "Peer", handlers: "Handlers") -> None:
+        self.peer = peer
+        self._clock = peer._clock
+        self._handlers = handlers
+        self._requests: dict[int, Request] = {}
+        self._streams = 0
+        self._handling = 0
+        self._handling_bytes = 0
+        self.overloaded = False
+
+    # ------------------------------------------------------------ what comes in
+
+    def receive_request(self, frame: Frame) -> None:
+        request_id = frame.request_id
+        if request_id in self._requests:
+            return  # the same again, and it is being handled
+        try:
+            handler, request = self._understand(frame, _QUESTIONS)
+        except VarlogError as error:
+            self.peer._send_error(frame.method, request_id, error)
+            return
+        self._handle(handler, request)
+        if not request.done:
+            self._requests[request_id] = request
+            self._count(request, frame)
+        if not self.peer._channel.writable:
+            self.peer._wait_for_drain()
+
+    def receive_notify(self, frame: Frame) -> None:
+        try:
+            handler, request = self._understand(frame, _PUSHES)
+        except VarlogError as error:
+            self.peer._send_error(frame.method, 0, error)
+            return
+        request.deadline = inf
+        self._handle(handler, request)
+        if request.task is not None:
+            self._count(request, frame)
+
+    def _understand(self, frame: Frame, kinds: dict[int, type[Message]]) -> "tuple[Handler, Request]":
+        method = frame.method
+        kind = kinds.get(method)
+        handler = self._handlers.get(method)  # type: ignore[call-overload]  # a Method is its number
+        if kind is None or handler is None:
+            raise Unsupported(f"{_NAMES.get(method, 'method ' + str(method))} is not served here")
+        if frame.flags and self._streams >= limits.STREAMS_PER_CONNECTION:
+            raise Overloaded(f"{self._streams} streams are open on this connection", 1000)
+        try:
+            message = kind.FromString(frame.header)
+        except DecodeError as broken:
+            raise InvalidArgument(f"the message of {_NAMES[method]} cannot be read") from broken
+        return handler, Request(self, _METHODS[method], message, frame, self._clock.now())
+
+    def receive_credit(self, frame: Frame) -> None:
+        request = self._requests.get(frame.request_id)
+        if request is None or len(frame.header) != CREDIT.size:
+            if frame.flags & PROBE:
+                self.peer._send_error(frame.method, frame.request_id, Unavailable("there is no such stream"))
+            return
+        request.credit(CREDIT.unpack(frame.header)[0], frame.timeout_ms, bool(frame.flags & PROBE))
+
+    def receive_cancel(self, frame: Frame) -> None:
+        request = self._requests.get(frame.request_id)
+        if request is not None:
+            request.cancel()
+
+    # ------------------------------------------------------------ handlers
+
+    def _handle(self, handler: "Handler", request: Request) -> None:
+        try:
+            work = handler(request)
+        except VarlogError as error:
+            self._failed(request, error)
+        except Exception as defect:  # noqa: BLE001 - sent to the caller and reported, see _broke
+            self._broke(request, defect)
+        else:
+            if work is not None and not request.done:
+                request.task = self.peer._scope.spawn(self._run(work, request), _NAMES[request.method])
+
+    async def _run(self, work: Awaitable[None], request: Request) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not request.done:
+                request.fail(Unavailable("the work on this request was given up"))
+            raise
+        except VarlogError as error:
+            self._failed(request, error)
+        except Exception as defect:  # noqa: BLE001 - sent to the caller and reported, see _broke
+            self._broke(request, defect)
+        finally:
+            if request.pushed and request.listed:
+                self.finished(request)
+
+    def _failed(self, request: Request, error: VarlogError) -> None:
+        if request.pushed:
+            self.peer._on_defect(error)
+        elif not request.done:
+            request.fail(error)
+        elif not request.cancelled:
+            self.peer._on_defect(error)
+
+    def _broke(self, request: Request, defect: Exception) -> None:
+        self.peer._on_defect(defect)
+        if not request.done:
+            request.fail(internal_error(defect))
+
+    # ------------------------------------------------------------ what is being handled
+
+    def _count(self, request: Request, frame: Frame) -> None:
+        request.listed = True
+        request.counted_bytes = FRAME_HEADER_BYTES + len(frame.header) + len(frame.body)
+        self._handling += 1
+        self._handling_bytes += request.counted_bytes
+        self._streams += request.streamed
+        deadlines = self.peer._deadlines
+        if request.deadline < deadlines.at:
+            deadlines.announce(request.deadline, self._clock.now())
+        if self._handling >= limits.REQUESTS_IN_HANDLING or self._handling_bytes >= limits.BYTES_IN_HANDLING:
+            self.overloaded = True
+            self.peer._pause_or_resume()
+
+    def _release(self, request: Request) -> None:
+        self._handling -= 1
+        self._handling_bytes -= request.counted_bytes
+        request.counted_bytes = 0
+        if (
+            self.overloaded
+            and self._handling <= limits.REQUESTS_IN_HANDLING // 2
+            and self._handling_bytes <= limits.BYTES_IN_HANDLING // 2
+        ):
+            self.overloaded = False
+            self.peer._pause_or_resume()
+
+    def streaming(self, request: Request) -> None:
+        """The first part of a stream was sent: its deadline is met."""
+        request.deadline = inf
+        self._release(request)
+
+    def finished(self, request: Request) -> None:
+        """What was counted is answered or given up."""
+        request.listed = False
+        if not request.pushed:
+            del self._requests[request.request_id]
+        if request.counted_bytes:
+            self._release(request)
+        self._streams -= request.streamed
+
+    # ------------------------------------------------------------ time and the end
+
+    def expire(self, now: float) -> float:
+        """Give up what nobody waits for any more; the earliest deadline left."""
+        for request in [each for each in self._requests.values() if each.deadline <= now]:
+            request.cancel()
+        return min((each.deadline for each in self._requests.values()), default=inf)
+
+    def end(self) -> None:
+        """The connection is gone."""
+        for request in list(self._requests.values()):
+            request.cancel()
