@@ -5,7 +5,7 @@
     | VLB1 | v |flags|  0  | crc | count | body bytes | raw bytes | time | sequence | producer | body
     +------+---+-----+-----+-----+-------+------------+-----------+------+----------+----------+------
 
-All integers are little endian. `crc` is the crc32c of everything behind it, header and body, so
+All integers are little endian. `crc` is the crc32c of everything but itself, header and body, so
 whoever holds a batch can tell that it is whole. `raw bytes` is the size of the body before
 compression (equal to `body bytes` when there is none). The body is made of columns in Arrow's
 binary layout, each buffer padded with zeros to a multiple of eight bytes:
@@ -36,8 +36,9 @@ MAGIC = b"VLB1"
 VERSION = 1
 HEADER = Struct("<4sBBHIIIIQQ16s")
 HEADER_BYTES = HEADER.size
+CRC_AT = 8
 CRC_FROM = 12
-"""The checksum covers everything from here on."""
+"""The checksum lies between these two and covers everything before and behind."""
 
 KEYS = 1
 HEADERS = 2
@@ -95,7 +96,8 @@ def check_batch(data: Buffer, offset: int = 0) -> BatchHeader:
     end = offset + header.total_bytes
     if end > len(data):
         raise Corrupt(f"a batch of {header.total_bytes} bytes is cut off after {len(data) - offset}")
-    if crc32c(memoryview(data)[offset + CRC_FROM : end]) != header.crc:
+    view = memoryview(data)
+    if crc32c(view[offset + CRC_FROM : end], crc32c(view[offset : offset + CRC_AT])) != header.crc:
         raise Corrupt("a batch does not match its checksum")
     return header
 
@@ -185,9 +187,16 @@ def encode_batch(
         if len(packed) < raw_bytes:
             flags |= ZSTD
             body = packed
-    tail = HEADER.pack(MAGIC, VERSION, flags, 0, 0, count, len(body), raw_bytes, time_us, sequence, producer)[CRC_FROM:]
-    crc = crc32c(body, crc32c(tail))
-    return b"".join((HEADER.pack(MAGIC, VERSION, flags, 0, crc, 0, 0, 0, 0, 0, b"")[:CRC_FROM], tail, body))
+    return _with_checksum(
+        HEADER.pack(MAGIC, VERSION, flags, 0, 0, count, len(body), raw_bytes, time_us, sequence, producer), body
+    )
+
+
+def _with_checksum(header: bytes, body: Buffer) -> bytes:
+    """A header whose checksum is still missing, completed, and its body."""
+    before, behind = header[:CRC_AT], header[CRC_FROM:]
+    crc = crc32c(body, crc32c(behind, crc32c(before)))
+    return b"".join((before, crc.to_bytes(4, "little"), behind, body))
 
 
 def stamp_batch(data: Buffer, producer: bytes, sequence: int) -> bytes:
@@ -207,9 +216,7 @@ def stamp_batch(data: Buffer, producer: bytes, sequence: int) -> bytes:
         sequence,
         producer,
     )
-    tail = packed[CRC_FROM:]
-    crc = crc32c(body, crc32c(tail))
-    return b"".join((packed[: CRC_FROM - 4], crc.to_bytes(4, "little"), tail, body))
+    return _with_checksum(packed, body)
 
 
 # ---------------------------------------------------------------- decoding (client, Spark)
