@@ -1,0 +1,229 @@
+"""The `cut` ordering: global cuts over the streams of one log (M2, M3, C1, C2).
+
+    stream 1   slots  ...|==========|-----             = what all members have synced
+    stream 2   slots  ...|====|                        - what only some have
+    stream 3   slots  ...|=======|---------
+                         ^       ^
+                     last cut    next cut: stream 1, then 2, then 3, above the high watermark
+
+Members report how far they have synced without a gap. A stream's part in the next cut is what lies
+between its last cut and the smallest tail over *all* its members. The parts get consecutive GLSNs
+above the log's high watermark, in stream-id order. Then, and in this order, the driver persists the
+cut, `apply`s it here, and tells the members.
+
+What must hold, and where:
+- A member that has not reported since this object was made keeps its stream where it is: a missing
+  report is not zero, and not infinity (`_ready_end`).
+- A cut is computed from applied cuts and reported tails only, so computing it again gives the same
+  result or a longer one, never another (`next_cut`).
+- A tail that moves back is amnesia: the member lost what it had synced. Its stream gets no further
+  cut (`_notice_amnesia`); what was cut before stays true.
+- Batches are reported whole, and all members have the same ones, so the smallest tail is a batch
+  edge and a cut never splits a batch (I7).
+- Cuts are kept until every member of every stream in them has its binding on disk, so any member
+  can be given all it missed (`missed`, `bound`).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from varlog.base.ids import FIRST_SLOT, Epoch, Glsn, LogId, NodeId, Slot, StreamId
+from varlog.base.invariant import invariant
+from varlog.base.ranges import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a cut means for one stream: seed 003's commit result."""
+
+    stream: StreamId
+    binding: Binding
+    previous_high_watermark: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One global cut. `commits` are in stream-id order and adjoin: they cover all GLSNs in (previous, high]."""
+
+    log: LogId
+    segment: Epoch
+    previous_high_watermark: int
+    high_watermark: int
+    commits: tuple[Commit, ...]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A cut in the history, and how many of its commits are not yet bound by all their members."""
+
+    cut: Cut
+    open_commits: int
+
+
+@dataclass(slots=True)
+class StreamOrder:
+    """What the ordering knows of one stream."""
+
+    id: StreamId
+    members: tuple[NodeId, ...]
+    committed: Slot = FIRST_SLOT
+    """End of the last cut's part: persisted, never moving back."""
+    stopped: str = ""
+    """Why it gets no more cuts; empty while it does."""
+    tails: dict[NodeId, Slot] = field(default_factory=dict)
+    """Per member that has reported: how far it is synced."""
+    bound: dict[NodeId, Slot] = field(default_factory=dict)
+    """Per member: how far its bindings are synced."""
+    history: deque[tuple[Commit, _Kept]] = field(default_factory=deque)
+    """Commits that some member may still need, in order."""
+
+    def ready_end(self) -> Slot:
+        """How far the next cut may go."""
+        if self.stopped or len(self.tails) < len(self.members):
+            return self.committed
+        return max(self.committed, min(self.tails.values()))
+
+    def bound_end(self) -> Slot:
+        """How far every member has its bindings on disk."""
+        if len(self.bound) < len(self.members):
+            return FIRST_SLOT
+        return min(self.bound.values())
+
+
+class LogOrder:
+    """The order of one log's open segment."""
+
+    def __init__(self, log: LogId, segment: Epoch, high_watermark: int = 0) -> None:
+        self.log = log
+        self.segment = segment
+        self.high_watermark = high_watermark
+        self.kept_cuts = 0
+        self._streams: dict[StreamId, StreamOrder] = {}
+        self._bound_cuts: list[Cut] = []
+        self._closed = False
+
+    # ------------------------------------------------------------ set-up
+
+    def add_stream(self, stream: StreamId, members: Sequence[NodeId], committed: Slot = FIRST_SLOT) -> None:
+        """Streams come in id order; that order is part of every cut."""
+        invariant(not self._streams or stream > max(self._streams), "streams are added in id order", stream=stream)
+        invariant(len(set(members)) == len(members) > 0, "members are distinct", members=members)
+        self._streams[stream] = StreamOrder(stream, tuple(members), committed)
+
+    def restore(self, cut: Cut) -> None:
+        """Take a persisted cut back into the history; cuts come in order, some may already have been dropped."""
+        self.high_watermark = max(self.high_watermark, cut.high_watermark)
+        self._keep(cut)
+
+    def close(self) -> None:
+        """No more cuts: the segment's end is fixed."""
+        self._closed = True
+
+    # ------------------------------------------------------------ reports
+
+    @property
+    def streams(self) -> Iterable[StreamOrder]:
+        return self._streams.values()
+
+    def stream(self, stream: StreamId) -> StreamOrder | None:
+        return self._streams.get(stream)
+
+    def report(self, node: NodeId, stream: StreamId, tail: Slot, bound: Slot) -> bool:
+        """Take a member's report; the driver has dropped late ones. True: a cut may be due."""
+        known = self._streams.get(stream)
+        if known is None or node not in known.members:
+            return False
+        self._notice_amnesia(known, node, tail)
+        known.tails[node] = tail
+        if bound > known.bound.get(node, -1):
+            known.bound[node] = bound
+            self._release(known)
+        return not self._closed and known.ready_end() > known.committed
+
+    def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
+        before = max(stream.tails.get(node, FIRST_SLOT), stream.committed)
+        if tail < before and not stream.stopped:
+            stream.stopped = f"node {node} has lost synced entries: it had {before} and reports {tail}"
+
+    # ------------------------------------------------------------ cuts
+
+    def next_cut(self) -> Cut | None:
+        """The cut that is due now, or None. Changes nothing."""
+        if self._closed:
+            return None
+        glsn = Glsn(self.high_watermark + 1)
+        bindings: list[tuple[StreamId, Binding]] = []
+        for stream in self._streams.values():
+            count = stream.ready_end() - stream.committed
+            if count > 0:
+                bindings.append((stream.id, Binding(stream.committed, glsn, count)))
+                glsn = Glsn(glsn + count)
+        if not bindings:
+            return None
+        previous, high = self.high_watermark, glsn - 1
+        commits = tuple(Commit(stream, binding, previous, high) for stream, binding in bindings)
+        return Cut(self.log, self.segment, previous, high, commits)
+
+    def apply(self, cut: Cut) -> None:
+        """The cut is persisted: from now on it is the truth."""
+        invariant(
+            cut.previous_high_watermark == self.high_watermark,
+            "a cut continues the last one",
+            log=self.log,
+            high_watermark=self.high_watermark,
+            previous=cut.previous_high_watermark,
+        )
+        for commit in cut.commits:
+            stream = self._streams[commit.stream]
+            invariant(stream.committed == commit.binding.slot, "a commit continues its stream", commit=commit)
+        self.high_watermark = cut.high_watermark
+        self._keep(cut)
+
+    # ------------------------------------------------------------ history
+
+    def missed(self, stream: StreamId, start: Slot) -> list[Commit]:
+        """Every kept commit of a stream that ends beyond `start`, in order."""
+        known = self._streams.get(stream)
+        if known is None:
+            return []
+        history = known.history
+        first = bisect_right(history, start, key=lambda kept: kept[0].binding.slot_end)
+        return [history[index][0] for index in range(first, len(history))]
+
+    def take_bound_cuts(self, limit: int) -> list[Cut]:
+        """Cuts that every member has on disk and that may be forgotten; each is given once."""
+        taken, self._bound_cuts = self._bound_cuts[:limit], self._bound_cuts[limit:]
+        return taken
+
+    def _keep(self, cut: Cut) -> None:
+        kept = _Kept(cut, len(cut.commits))
+        self.kept_cuts += 1
+        for commit in cut.commits:
+            stream = self._streams[commit.stream]
+            stream.committed = max(stream.committed, commit.binding.slot_end)
+            stream.history.append((commit, kept))
+
+    def _release(self, stream: StreamOrder) -> None:
+        end = stream.bound_end()
+        while stream.history and stream.history[0][0].binding.slot_end <= end:
+            _, kept = stream.history.popleft()
+            kept.open_commits -= 1
+            if not kept.open_commits:
+                self.kept_cuts -= 1
+                self._bound_cuts.append(kept.cut)
+
+
+class ReportGate:
+    """Tells a node's late reports from new ones (S9): reports grow by boot, then by sequence."""
+
+    def __init__(self) -> None:
+        self._last = (0, 0)
+
+    def admits(self, boot: int, sequence: int) -> bool:
+        if (boot, sequence) <= self._last:
+            return False
+        self._last = (boot, sequence)
+        return True
