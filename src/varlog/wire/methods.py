@@ -26,6 +26,7 @@ class Method(IntEnum):
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
     PRODUCER = 17
+    DIRECTORY = 18
 
     # served by the repository
     REGISTER = 32
@@ -54,6 +55,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.REPORT: (pb.GetReportRequest, pb.GetReportResponse),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
+    Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
     Method.REGISTER: (pb.RegisterRequest, pb.RegisterReply),
     Method.CREATE_LOG: (pb.CreateLogRequest, pb.LogInfo),
     Method.GET_LOG: (pb.GetLogRequest, pb.LogInfo),
@@ -67,11 +69,12 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.STATUS: (pb.StatusRequest, pb.StatusReply),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
-ADVANCE by the repository, carrying its request. READ and WATCH_LOG are answered by many parts."""
+ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""
 
 PUSHES: dict[Method, type[Message]] = {
     Method.REPORT: pb.GetReportResponse,
     Method.ADVANCE: pb.CommitRequest,
+    Method.DIRECTORY: pb.NodeDirectory,
 }
 """What a NOTIFY frame of a method carries."""
 

@@ -98,18 +98,16 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "addresses", "log_name")
+    __slots__ = ("replica", "ordering", "members", "log_name")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
-    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     LOG_NAME_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
-    addresses: _containers.RepeatedCompositeFieldContainer[NodeAddress]
     log_name: str
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., addresses: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., log_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -226,7 +224,7 @@ class DropRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
 
 class LogStreamUncommitReport(_message.Message):
-    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes")
+    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits")
     LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +235,7 @@ class LogStreamUncommitReport(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MISSED_COMMITS_FIELD_NUMBER: _ClassVar[int]
     log_stream_id: int
     uncommitted_llsn_offset: int
     uncommitted_llsn_length: int
@@ -247,27 +246,30 @@ class LogStreamUncommitReport(_message.Message):
     state: ReplicaState
     trimmed_glsn: int
     stored_bytes: int
-    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+    missed_commits: bool
+    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ...) -> None: ...
 
 class GetReportRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetReportResponse(_message.Message):
-    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "free_bytes")
+    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "free_bytes", "directory_version")
     STORAGE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMIT_REPORTS_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_VERSION_FIELD_NUMBER: _ClassVar[int]
     storage_node_id: int
     uncommit_reports: _containers.RepeatedCompositeFieldContainer[LogStreamUncommitReport]
     boot: int
     sequence: int
     complete: bool
     free_bytes: int
-    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., free_bytes: _Optional[int] = ...) -> None: ...
+    directory_version: int
+    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., free_bytes: _Optional[int] = ..., directory_version: _Optional[int] = ...) -> None: ...
 
 class LogStreamCommitResult(_message.Message):
     __slots__ = ("log_stream_id", "committed_glsn_offset", "committed_glsn_length", "high_watermark", "prev_high_watermark", "log_id", "segment", "committed_llsn_offset")
@@ -375,15 +377,25 @@ class Volume(_message.Message):
     total_bytes: int
     def __init__(self, path: _Optional[str] = ..., free_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
+class NodeDirectory(_message.Message):
+    __slots__ = ("version", "nodes")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    def __init__(self, version: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
+
 class RegisterReply(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "heartbeat_ms")
+    __slots__ = ("cluster_id", "node_id", "heartbeat_ms", "directory")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     heartbeat_ms: int
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    directory: NodeDirectory
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., directory: _Optional[_Union[NodeDirectory, _Mapping]] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("id", "members", "state", "end_slot")

@@ -1,0 +1,29 @@
+"""What a storage node is told at its start."""
+
+from dataclasses import dataclass
+
+from varlog.base.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Each field with its meaning, unit and default."""
+
+    repositories: tuple[str, ...]
+    """Addresses of the metadata repositories, host:port."""
+    listen: str = "127.0.0.1:0"
+    """Where to serve; port 0 takes a free one."""
+    node_id: int = 0
+    """Wanted id; 0: the one on disk or, on a new node, one the repository gives."""
+    zone: str = ""
+    """Failure zone, for placement."""
+    file_bytes: int = 64 << 20
+    """Size of a segment file."""
+
+    def __post_init__(self) -> None:
+        if not self.repositories:
+            raise InvalidArgument("a storage node needs the address of a repository: --repository host:port")
+        if self.node_id < 0:
+            raise InvalidArgument(f"a node id is a positive number, not {self.node_id}")
+        if not 1 << 16 <= self.file_bytes <= 1 << 34:
+            raise InvalidArgument(f"file_bytes must be between 64 KiB and 16 GiB, not {self.file_bytes}")

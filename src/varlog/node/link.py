@@ -1,0 +1,133 @@
+"""The node's tie to the metadata repository: register, push reports, stay connected (C1, S8, S9).
+
+One connection carries everything: REPORTs go out when a replica has something new and as a
+heartbeat; ADVANCEs and the repository's own calls (OPEN, TRIM, ...) come in over the same one.
+Every report is whole in itself, so one that is lost is made good by the next.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from varlog.base.errors import VarlogError, WrongCluster
+from varlog.base.ids import ReplicaId
+from varlog.node.replica import Replica
+from varlog.ports import World
+from varlog.transport.peer import Handlers, Peer, connect
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+CALL_TIMEOUT_S = 2.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+
+class MakeReport(Protocol):
+    def __call__(self, replicas: Sequence[Replica] | None = None) -> pb.GetReportResponse: ...
+
+
+class RepositoryLink:
+    """Keeps a registered connection to one repository at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        addresses: tuple[str, ...],
+        handlers: Handlers,
+        *,
+        registration: Callable[[], pb.RegisterRequest],
+        registered: Callable[[pb.RegisterReply], Awaitable[None]],
+        report: MakeReport,
+    ) -> None:
+        self._world = world
+        self._addresses = addresses
+        self._handlers = handlers
+        self._registration = registration
+        self._registered = registered
+        self._report = report
+        self._peer: Peer | None = None
+        self._sequence = 0
+        self._changed: dict[ReplicaId, Replica] = {}
+        self._flush_due = False
+        self._heartbeat_s = 0.5
+        loop = asyncio.get_running_loop()
+        self._next_beat: asyncio.Future[None] = loop.create_future()
+        self.fatal: asyncio.Future[VarlogError] = loop.create_future()
+        """Set when this node can never join, with the reason."""
+        self.trouble: VarlogError | None = None
+        """Why there is no connection just now."""
+
+    @property
+    def connected(self) -> bool:
+        return self._peer is not None and self._peer.closed_error is None
+
+    # ------------------------------------------------------------ staying connected
+
+    async def run(self) -> None:
+        """Until cancelled, or until the repository says that this node is none of its cluster."""
+        pause, turn = FIRST_PAUSE_S, 0
+        while True:
+            try:
+                await self._serve(self._addresses[turn % len(self._addresses)])
+                pause = FIRST_PAUSE_S
+            except WrongCluster as error:
+                if not self.fatal.done():
+                    self.fatal.set_result(error)
+                return
+            except VarlogError as error:
+                self.trouble = error
+                turn += 1  # the next repository may be up
+            await self._world.clock.sleep(pause * self._world.random.uniform(0.5, 1.0))
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    async def _serve(self, address: str) -> None:
+        """Register at one repository and report to it until the connection ends."""
+        peer = await connect(self._world, address, self._handlers, timeout=CALL_TIMEOUT_S)
+        try:
+            reply = (await peer.call(Method.REGISTER, self._registration(), timeout=CALL_TIMEOUT_S)).message
+            assert isinstance(reply, pb.RegisterReply)
+            await self._registered(reply)
+            self._heartbeat_s = reply.heartbeat_ms / 1000
+            self._peer, self.trouble = peer, None
+            await self._beat(peer)
+        finally:
+            self._peer = None
+            peer.close()
+
+    async def _beat(self, peer: Peer) -> None:
+        """Report everything at once, then on every beat, until the connection ends."""
+        peer.on_close(lambda _: _finish(self._next_beat))
+        while peer.closed_error is None:
+            self._send(self._report())
+            self._next_beat = asyncio.get_running_loop().create_future()
+            timer = self._world.clock.call_later(self._heartbeat_s, _finish, self._next_beat)
+            try:
+                await self._next_beat
+            finally:
+                timer.cancel()
+
+    # ------------------------------------------------------------ reports
+
+    def changed(self, replica: Replica) -> None:
+        """A replica has something new; all that change in one turn of the loop share a report."""
+        self._changed[replica.id] = replica
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        changed, self._changed = self._changed, {}
+        if self._peer is not None:
+            self._send(self._report(list(changed.values())))
+
+    def _send(self, report: pb.GetReportResponse) -> None:
+        self._sequence += 1
+        report.sequence = self._sequence
+        if self._peer is not None:
+            self._peer.notify(Method.REPORT, report)
+
+
+def _finish(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,95 @@
+"""READ: raw runs of committed records, by slot, GLSN or time, once or for ever."""
+
+from varlog.base.errors import InvalidArgument, NotWritten, Trimmed
+from varlog.base.ids import Glsn, Slot
+from varlog.base.ranges import Binding
+from varlog.node.replica import Replica
+from varlog.storage.replica_log import Run
+from varlog.transport.peer import Request
+from varlog.wire.proto import varlog_pb2 as pb
+
+PART_BYTES = 256 << 10
+"""Size of a part when the reader names none."""
+MOST_PART_BYTES = 4 << 20
+
+
+async def serve_read(request: Request, replica: Replica) -> None:
+    """Answer one READ with parts until its limit, its stop or, with `wait`, its caller ends it."""
+    message = request.message
+    assert isinstance(message, pb.ReadRequest)
+    if replica.failure is not None:
+        raise replica.failure
+    await _Reading(request, message, replica).run()
+
+
+class _Reading:
+    def __init__(self, request: Request, message: pb.ReadRequest, replica: Replica) -> None:
+        self._request = request
+        self._message = message
+        self._replica = replica
+        self._part_bytes = min(message.part_bytes or PART_BYTES, MOST_PART_BYTES)
+        self._batches_left = message.max_batches
+
+    async def run(self) -> None:
+        slot = await self._first_slot()
+        first = True
+        while True:
+            run, bindings, last = await self._next(slot)
+            last = last or (run.end >= self._replica.log.committed and self._is_last())
+            if run.end > run.slot or first or last:
+                await self._send(run, bindings, last)
+            first = False
+            if last:
+                return
+            slot = run.end
+            await self._replica.committed_beyond(slot)
+            if self._replica.failure is not None:
+                raise self._replica.failure
+
+    def _is_last(self) -> bool:
+        """At the committed end: does the stream of parts end here?"""
+        return not self._message.wait or self._replica.log.end is not None
+
+    async def _first_slot(self) -> Slot:
+        message, log = self._message, self._replica.log
+        match message.WhichOneof("start"):
+            case "glsn":
+                return await log.find_glsn(Glsn(message.glsn))
+            case "time_us":
+                return await log.find_time(message.time_us)
+            case "slot":
+                if message.slot < log.trimmed:
+                    raise Trimmed(f"slots below {log.trimmed} are trimmed", log.trimmed_glsn + 1)
+                if message.slot > log.committed and not message.wait:
+                    raise NotWritten(f"slot {message.slot} is not committed", log.committed)
+                return Slot(message.slot)
+            case _:
+                raise InvalidArgument("a read begins at a slot, a GLSN or a time")
+
+    async def _next(self, slot: Slot) -> tuple[Run, list[Binding], bool]:
+        """The next run, its bindings, and whether it is the last by the reader's own limits."""
+        log = self._replica.log
+        if slot >= log.committed:
+            return Run(slot, slot, memoryview(b"")), [], False
+        run = await log.read(slot, log.committed, self._part_bytes, self._batches_left)
+        bindings = await log.bindings(run.slot, run.end)
+        stop = self._message.stop_glsn
+        if stop and bindings[-1].glsn_end > stop:
+            limit = await log.find_glsn(Glsn(max(stop, log.trimmed_glsn + 1)))
+            if limit <= run.slot:
+                return Run(slot, slot, memoryview(b"")), [], True
+            run = await log.read(run.slot, limit, self._part_bytes, self._batches_left)
+            return run, await log.bindings(run.slot, run.end), run.end >= limit
+        return run, bindings, self._count_batches(run)
+
+    def _count_batches(self, run: Run) -> bool:
+        if not self._message.max_batches:
+            return False
+        self._batches_left -= run.batches
+        return self._batches_left <= 0
+
+    async def _send(self, run: Run, bindings: list[Binding], last: bool) -> None:
+        part = pb.ReadPart(slot=run.slot, status=self._replica.status())
+        for binding in bindings:
+            part.bindings.add(slot=binding.slot, glsn=binding.glsn, count=binding.count)
+        await self._request.part(part, [run.data] if len(run.data) else (), end=last)

@@ -1,0 +1,333 @@
+"""A replica at work: the judgement of `core.replica` joined to the files of `storage`.
+
+Everything that changes a replica is staged in memory first; one loop writes and syncs whatever has
+gathered (`_sync_until_clean`), so any number of stores share a sync. Whoever needs to know that his
+change is durable waits for the sync that carries it (`after_sync`, `flush`).
+
+Commits are applied in memory at once and are written with the next sync, or after a short idle: the
+repository keeps every cut until all members report it bound on disk, so a crash loses none.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
+
+from varlog.base.errors import Corrupt, InvalidArgument, ReplicaFailed, Taken, Unavailable, VarlogError
+from varlog.base.ids import Glsn, ReplicaId, Slot
+from varlog.base.invariant import invariant
+from varlog.base.ranges import Binding
+from varlog.core.replica import MOVES, ReplicaState, Verdict, judge_commit, refuse_slot, refuse_store
+from varlog.ports import Clock, Timer
+from varlog.runtime.scope import Scope
+from varlog.storage.replica_log import ReplicaLog
+from varlog.wire.batch import BatchHeader
+from varlog.wire.frame import Buffer
+from varlog.wire.proto import varlog_pb2 as pb
+
+BIND_IDLE_S = 0.25
+"""How long commits wait for a store to ride with before they are written by themselves."""
+
+RECENT_BYTES = 8 << 20
+"""Bytes of the newest batches kept in memory for copying to backups; older ones are read back."""
+
+Batches = Sequence[tuple[Buffer, BatchHeader]]
+Done = Callable[[VarlogError | None], None]
+
+
+class Replica:
+    """One open replica of this node."""
+
+    def __init__(
+        self,
+        log: ReplicaLog,
+        spec: pb.ReplicaSpec,
+        clock: Clock,
+        scope: Scope,
+        changed: Callable[["Replica"], None],
+    ) -> None:
+        """`changed` is called when there is something new to report."""
+        self.log = log
+        self.spec = spec
+        self.missed_commits = False
+        self.trouble = ""
+        self.on_commit: list[Callable[[Binding], None]] = []
+        self.on_sync: list[Callable[[], None]] = []
+        self.on_fail: list[Callable[[VarlogError], None]] = []
+        self.on_finish: list[Callable[[Slot], None]] = []
+        self.keep_recent = False
+        self._clock = clock
+        self._scope = scope
+        self._changed = changed
+        self._failure: VarlogError | None = None
+        self._syncing = False
+        self._sync_wanted = False
+        self._after_sync: list[Done] = []
+        self._bind_timer: Timer | None = None
+        self._commit_waiters: list[asyncio.Future[None]] = []
+        self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
+        self._recent_bytes = 0
+
+    @property
+    def id(self) -> ReplicaId:
+        return self.log.replica
+
+    @property
+    def state(self) -> ReplicaState:
+        if self._failure is not None:
+            return ReplicaState.FAILED
+        if self.log.end is not None:
+            return ReplicaState.FINISHED
+        return ReplicaState.SEALED if self.log.sealed else ReplicaState.OPEN
+
+    @property
+    def failure(self) -> VarlogError | None:
+        return self._failure
+
+    def status(self) -> pb.ReplicaStatus:
+        """What rides on every answer."""
+        log = self.log
+        return pb.ReplicaStatus(
+            state=cast("pb.ReplicaState", self.state),
+            contiguous=log.durable,
+            committed=log.committed,
+            trimmed=log.trimmed,
+            high_watermark=log.high_watermark,
+        )
+
+    # ------------------------------------------------------------ store
+
+    def stage(self, batches: Batches) -> Slot:
+        """Take batches at the end of the stream, the primary's way; gives the slot of the first."""
+        self._refuse_store(settle=False)
+        slot = self.log.appended
+        self._stage(slot, batches)
+        return slot
+
+    async def store(self, slot: Slot, batches: Batches, *, settle: bool) -> None:
+        """Take batches at given slots, the backup's way. Known ones are compared; new ones are durable on return."""
+        error = refuse_slot(slot, self.log.appended)
+        if error is not None:
+            raise error
+        new = list(batches)
+        while new and slot < self.log.appended:
+            await self._compare(slot, new[0][1])
+            slot = Slot(slot + new.pop(0)[1].count)
+        if new:
+            # nothing was awaited since `slot` was found to be the end of the stream
+            self._refuse_store(settle=settle)
+            self._stage(slot, new)
+        if self.log.durable < self.log.appended:
+            await self.flush()
+
+    def store_at_end(self, slot: Slot, batches: Batches, done: Done) -> bool:
+        """The usual case of `store`, without a task: False if it is not the usual case."""
+        if slot != self.log.appended or not batches or self.state is not ReplicaState.OPEN:
+            return False
+        self._stage(slot, batches)
+        self.after_sync(done)
+        return True
+
+    def _stage(self, slot: Slot, batches: Batches) -> None:
+        self.log.stage_batches(slot, batches)
+        if self.keep_recent:
+            self._remember(slot, batches)
+        self._want_sync()
+
+    def _refuse_store(self, *, settle: bool) -> None:
+        error = refuse_store(self.state, self.log.appended, settle=settle)
+        if error is not None:
+            raise error
+
+    async def _compare(self, slot: Slot, header: BatchHeader) -> None:
+        """Same batch again: fine. Another one there: `Taken`."""
+        if slot < self.log.trimmed:
+            return
+        there = await self.log.batch_at(slot)
+        if there is None or (there.crc, there.count) != (header.crc, header.count):
+            raise Taken(f"slot {slot} of {self.id} holds another batch", slot)
+
+    # ------------------------------------------------------------ sync
+
+    def after_sync(self, done: Done) -> None:
+        """Call back once everything staged so far is durable, or with the reason why it never will be."""
+        if self._failure is not None:
+            done(self._failure)
+            return
+        self._after_sync.append(done)
+        self._want_sync()
+
+    async def flush(self) -> None:
+        """Everything staged so far is durable on return."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: VarlogError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.after_sync(done)
+        await future
+
+    def _want_sync(self) -> None:
+        self._sync_wanted = True
+        if not self._syncing and self._failure is None:
+            self._syncing = True
+            self._scope.spawn(self._sync_until_clean(), name=f"sync {self.id}")
+
+    async def _sync_until_clean(self) -> None:
+        try:
+            while self._sync_wanted:
+                self._sync_wanted = False
+                waiting, self._after_sync = self._after_sync, []
+                try:
+                    await self.log.sync()
+                except VarlogError as error:
+                    self._after_sync = waiting + self._after_sync
+                    self.fail(error)
+                    return
+                self._synced(waiting)
+        finally:
+            self._syncing = False
+
+    def _synced(self, waiting: list[Done]) -> None:
+        self._changed(self)
+        for callback in self.on_sync:
+            callback()
+        for done in waiting:
+            done(None)
+
+    def fail(self, error: VarlogError) -> None:
+        """A write or sync failed: stop, and tell everyone who waits. The files are not trusted again."""
+        if self._failure is not None:
+            return
+        invariant(ReplicaState.FAILED in MOVES[self.state], "any working replica can fail", state=self.state)
+        self._failure = ReplicaFailed(f"replica {self.id} has stopped: {error.message}", self.log.durable)
+        self._failure.__cause__ = error
+        self.trouble = self._failure.message
+        waiting, self._after_sync = self._after_sync, []
+        for done in waiting:
+            done(self._failure)
+        for callback in self.on_fail:
+            callback(self._failure)
+        self._wake_readers()
+        self._changed(self)
+
+    # ------------------------------------------------------------ commits
+
+    def advance(self, binding: Binding, high_watermark: int) -> None:
+        """Apply one commit if it continues where this replica stands."""
+        if self._failure is not None:
+            return
+        log = self.log
+        match judge_commit(log.committed, log.durable, log.next_glsn, binding):
+            case Verdict.APPLY:
+                self._apply(binding, high_watermark)
+            case Verdict.MISSED:
+                self.missed_commits = True
+                self._changed(self)
+            case Verdict.BEYOND:
+                self.trouble = f"the repository committed slot {binding.slot_end} of {self.id}; it has {log.durable}"
+                self._changed(self)
+            case Verdict.OLD:
+                pass
+
+    def _apply(self, binding: Binding, high_watermark: int) -> None:
+        log = self.log
+        log.stage_binding(binding, high_watermark)
+        self.missed_commits = False
+        if binding.glsn <= log.trimmed_glsn:
+            # the trim came before the commit it covers
+            log.stage_trim(log.trimmed_glsn)
+        for callback in self.on_commit:
+            callback(binding)
+        self._wake_readers()
+        if self._bind_timer is None:
+            self._bind_timer = self._clock.call_later(BIND_IDLE_S, self._bind_idle)
+
+    def _bind_idle(self) -> None:
+        self._bind_timer = None
+        if self.log.bound < self.log.committed and self._failure is None:
+            self._want_sync()
+
+    def committed_beyond(self, slot: Slot) -> "asyncio.Future[None]":
+        """Done when something may be readable at `slot`, when the replica is finished, or when it fails."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.log.committed > slot or self._failure is not None or self.log.end is not None:
+            future.set_result(None)
+        else:
+            self._commit_waiters.append(future)
+        return future
+
+    def _wake_readers(self) -> None:
+        waiters, self._commit_waiters = self._commit_waiters, []
+        for future in waiters:
+            if not future.done():
+                future.set_result(None)
+
+    # ------------------------------------------------------------ seal, finish, trim
+
+    async def seal(self) -> None:
+        """One way; queued behind the stores accepted before it."""
+        if self._failure is not None:
+            raise self._failure
+        if self.state is ReplicaState.OPEN:
+            self.log.stage_seal()
+        await self.flush()
+
+    async def finish(self, end: Slot) -> None:
+        """Cut off what lies beyond the end; from now on the replica is immutable."""
+        if self._failure is not None:
+            raise self._failure
+        if self.state is ReplicaState.OPEN:
+            raise InvalidArgument(f"{self.id} must be sealed before it is finished")
+        if self.log.end is not None and self.log.end != end:
+            raise Corrupt(f"{self.id} was finished at {self.log.end}, not at {end}", self.log.end)
+        if self.log.committed != end:
+            raise Unavailable(f"{self.id} has commits up to {self.log.committed} and is to end at {end}")
+        if self.log.end is None:
+            self.log.stage_finish(end)
+        await self.flush()
+        for callback in self.on_finish:
+            callback(end)
+        self._wake_readers()
+
+    async def trim(self, upto: Glsn) -> None:
+        """Everything at or below is gone, durably; whole files below it give their space back."""
+        if self._failure is not None:
+            raise self._failure
+        if upto > self.log.trimmed_glsn:
+            self.log.stage_trim(upto)
+        await self.flush()
+        await self.log.collect()
+
+    # ------------------------------------------------------------ recent batches, for copying
+
+    def _remember(self, slot: Slot, batches: Batches) -> None:
+        for data, header in batches:
+            end = Slot(slot + header.count)
+            self._recent[slot] = (end, data)
+            self._recent_bytes += len(data)
+            slot = end
+        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+            _, (_, data) = self._recent.popitem(last=False)
+            self._recent_bytes -= len(data)
+
+    def recent(self, slot: Slot) -> tuple[Slot, Buffer] | None:
+        """The batch that begins at `slot`, if it is still in memory and synced: its end and its bytes."""
+        found = self._recent.get(slot)
+        return found if found is not None and found[0] <= self.log.durable else None
+
+    # ------------------------------------------------------------ life
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something that lives no longer than the node."""
+        self._scope.spawn(work, name=name)
+
+    def close(self) -> None:
+        if self._bind_timer is not None:
+            self._bind_timer.cancel()
+            self._bind_timer = None

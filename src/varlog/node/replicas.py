@@ -1,0 +1,161 @@
+"""The replicas of a node, on its volumes: opening, creating, finding, dropping, and their roles."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, VarlogError
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.node.forwarder import Connect, Forwarder
+from varlog.node.primary import Primary
+from varlog.node.replica import Replica
+from varlog.ports import World
+from varlog.runtime.scope import Scope
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import Volume
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Replicas:
+    """Every replica this node has, by its id."""
+
+    def __init__(
+        self,
+        world: World,
+        volumes: Sequence[Volume],
+        file_bytes: int,
+        connect: Connect,
+        changed: Callable[[Replica], None],
+    ) -> None:
+        self._world = world
+        self._volumes = volumes
+        self._file_bytes = file_bytes
+        self._connect = connect
+        self._changed = changed
+        self._open: dict[tuple[int, int, int], Replica] = {}
+        self._scopes: dict[ReplicaId, Scope] = {}
+        self._primaries: dict[ReplicaId, Primary] = {}
+        self._failed: dict[ReplicaId, VarlogError] = {}
+        """Replicas whose files could not be opened, and why."""
+        self._changing = asyncio.Lock()
+        """Creating and dropping are rare and must not overlap."""
+
+    def all(self) -> list[Replica]:
+        return list(self._open.values())
+
+    @property
+    def failed(self) -> dict[ReplicaId, VarlogError]:
+        return self._failed
+
+    def get(self, replica: ReplicaId) -> Replica | None:
+        return self._open.get((replica.log, replica.segment, replica.stream))
+
+    def find(self, log: int, segment: int, stream: int) -> Replica:
+        """An open replica, or the error that says why there is none."""
+        found = self._open.get((log, segment, stream))
+        if found is None:
+            replica = ReplicaId(LogId(log), Epoch(segment), StreamId(stream))
+            failure = self._failed.get(replica)
+            if failure is not None:
+                raise ReplicaFailed(f"replica {replica} could not be opened: {failure.message}") from failure
+            raise NotFound(f"replica {replica} is not open on this node")
+        return found
+
+    def primary(self, log: int, segment: int, stream: int) -> Primary:
+        """The primary of a stream, if it is this node."""
+        replica = self.find(log, segment, stream)
+        primary = self._primaries.get(replica.id)
+        if primary is None:
+            raise NotFound(f"this node is not the primary of {replica.id}")
+        return primary
+
+    # ------------------------------------------------------------ opening and creating
+
+    async def open_all(self) -> None:
+        """At the start of the node. One bad replica does not keep the others from serving."""
+        for volume in self._volumes:
+            for replica in await volume.replicas():
+                try:
+                    log = await ReplicaLog.open(
+                        volume.disk, volume.folder(replica), random=self._world.random, file_bytes=self._file_bytes
+                    )
+                except (Corrupt, ReplicaFailed) as error:
+                    self._failed[replica] = error
+                else:
+                    self._add(log)
+
+    async def create(self, spec: pb.ReplicaSpec) -> Replica:
+        """OPEN: make a replica, or find the same one made before."""
+        replica = ReplicaId(LogId(spec.replica.log), Epoch(spec.replica.segment), StreamId(spec.replica.stream))
+        async with self._changing:
+            known = self.get(replica)
+            if known is not None:
+                if known.spec != spec:
+                    raise AlreadyExists(f"replica {replica} is open with another description")
+                return known
+            if replica in self._failed:
+                raise ReplicaFailed(self._failed[replica].message)
+            volume = await self._emptiest_volume()
+            log = await ReplicaLog.create(
+                volume.disk,
+                volume.folder(replica),
+                replica,
+                spec.SerializeToString(deterministic=True),
+                random=self._world.random,
+                file_bytes=self._file_bytes,
+            )
+            return self._add(log)
+
+    async def _emptiest_volume(self) -> Volume:
+        spaces = [(await volume.disk.space())[0] for volume in self._volumes]
+        return self._volumes[spaces.index(max(spaces))]
+
+    def _add(self, log: ReplicaLog) -> Replica:
+        spec = pb.ReplicaSpec()
+        spec.ParseFromString(log.spec)
+        scope = self._scopes[log.replica] = Scope()
+        replica = Replica(log, spec, self._world.clock, scope, self._changed)
+        self._open[(log.replica.log, log.replica.segment, log.replica.stream)] = replica
+        self._take_role(replica, scope)
+        return replica
+
+    # ------------------------------------------------------------ roles
+
+    def take_roles(self) -> None:
+        """Once the node knows its id."""
+        for replica in self.all():
+            self._take_role(replica, self._scopes[replica.id])
+
+    def _take_role(self, replica: Replica, scope: Scope) -> None:
+        """Under `cut` the first member is the primary: it takes appends and copies them to the others."""
+        members = [NodeId(member) for member in replica.spec.members]
+        me = NodeId(self._volumes[0].identity.node_id)
+        if replica.spec.ordering != "cut" or members[0] != me or replica.id in self._primaries:
+            return
+        self._primaries[replica.id] = Primary(replica)
+        replica.keep_recent = len(members) > 1
+        for backup in members[1:]:
+            forwarder = Forwarder(replica, backup, self._connect, self._world.clock)
+            scope.spawn(forwarder.run(), name=f"forward {replica.id} to {backup}")
+
+    # ------------------------------------------------------------ dropping and closing
+
+    async def drop(self, replica: ReplicaId) -> None:
+        """DROP: forget a replica and give its space back. One that is not there is gone already."""
+        async with self._changing:
+            self._failed.pop(replica, None)
+            self._primaries.pop(replica, None)
+            known = self._open.pop((replica.log, replica.segment, replica.stream), None)
+            if known is not None:
+                await self._close(known)
+            for volume in self._volumes:
+                await volume.drop(replica)
+
+    async def close(self) -> None:
+        for replica in self.all():
+            await self._close(replica)
+        self._open.clear()
+
+    async def _close(self, replica: Replica) -> None:
+        replica.close()
+        await self._scopes.pop(replica.id).close()
+        await replica.log.close()

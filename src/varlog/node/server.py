@@ -1,0 +1,201 @@
+"""The storage node process: volumes, identity, replicas, and the tie to the repository.
+
+What each verb does is found through `verbs.py`; this file only joins the parts and starts and ends them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from varlog.base.errors import Unavailable, VarlogError, WrongCluster
+from varlog.base.ids import NodeId
+from varlog.node.config import NodeConfig
+from varlog.node.link import RepositoryLink
+from varlog.node.replica import Replica
+from varlog.node.replicas import Replicas
+from varlog.node.verbs import Verbs
+from varlog.ports import Disk, World
+from varlog.runtime.scope import Scope
+from varlog.storage.volume import Volume
+from varlog.transport.peer import Peer, Server, serve
+from varlog.transport.pool import PeerPool
+from varlog.wire.proto import varlog_pb2 as pb
+
+FREE_SPACE_EVERY_S = 5.0
+"""How often the volumes are asked for their free space."""
+
+
+class StorageNode:
+    """One storage node. `start` it, wait for whatever the caller likes, `close` it."""
+
+    def __init__(self, world: World, disks: Sequence[Disk], config: NodeConfig) -> None:
+        self._world = world
+        self._disks = list(disks)
+        self._config = config
+        self._scope = Scope()
+        self._volumes: list[Volume] = []
+        self._spaces: list[tuple[int, int]] = []
+        self._directory = pb.NodeDirectory()
+        self._pool = PeerPool(world)
+        self._replicas = Replicas(world, self._volumes, config.file_bytes, self._connect, self._changed)
+        self._server: Server | None = None
+        self._link: RepositoryLink | None = None
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Open the volumes and every replica on them, serve, and begin to join the cluster."""
+        for disk in self._disks:
+            self._volumes.append(await Volume.open(disk, self._world.random))
+        self._check_identities()
+        for volume in self._volumes:
+            await volume.begin_boot()
+        await self._replicas.open_all()
+        await self._ask_spaces()
+        handlers = Verbs(self._replicas, self._report, self._learn_directory).handlers()
+        self._server = await serve(self._world, self._config.listen, handlers)
+        self._scope.spawn(self._watch_spaces(), name="free space")
+        self._link = RepositoryLink(
+            self._world,
+            self._config.repositories,
+            handlers,
+            registration=self._registration,
+            registered=self._registered,
+            report=self._report,
+        )
+        self._scope.spawn(self._link.run(), name="repository link")
+
+    @property
+    def address(self) -> str:
+        if self._server is None:
+            raise Unavailable("the node has not been started")
+        return self._server.address
+
+    @property
+    def node_id(self) -> NodeId:
+        """0 until the repository has given one."""
+        return NodeId(self._volumes[0].identity.node_id)
+
+    @property
+    def replicas(self) -> Replicas:
+        return self._replicas
+
+    @property
+    def connected(self) -> bool:
+        """Registered with a repository just now."""
+        return self._link is not None and self._link.connected
+
+    async def wait_failed(self) -> VarlogError:
+        """Returns only if this node can never join the cluster, with the reason."""
+        if self._link is None:
+            raise Unavailable("the node has not been started")
+        return await asyncio.shield(self._link.fatal)
+
+    async def close(self) -> None:
+        """Stop serving and close the files. What was acknowledged is on disk already."""
+        if self._server is not None:
+            await self._server.close()
+        await self._scope.close()
+        await self._replicas.close()
+        self._pool.close()
+        for disk in self._disks:
+            disk.close()
+
+    # ------------------------------------------------------------ identity
+
+    def _check_identities(self) -> None:
+        """All folders belong to one node, and to the one that was asked for."""
+        first = self._volumes[0].identity
+        for volume in self._volumes[1:]:
+            identity = volume.identity
+            if identity.node_id and (identity.cluster_id, identity.node_id) != (first.cluster_id, first.node_id):
+                raise WrongCluster(
+                    f"the data folders belong to different nodes: {first.node_id} of cluster "
+                    f"{first.cluster_id or '(none)'} and {identity.node_id} of {identity.cluster_id or '(none)'}"
+                )
+        if self._config.node_id and first.node_id not in (0, self._config.node_id):
+            raise WrongCluster(f"the data folder belongs to node {first.node_id}, not to {self._config.node_id}")
+
+    def _registration(self) -> pb.RegisterRequest:
+        identity = self._volumes[0].identity
+        return pb.RegisterRequest(
+            cluster_id=identity.cluster_id,
+            node_id=identity.node_id or self._config.node_id,
+            incarnation=identity.incarnation,
+            boot=identity.boot,
+            address=self.address,
+            zone=self._config.zone,
+            volumes=[
+                pb.Volume(path=volume.name, free_bytes=free, total_bytes=total)
+                for volume, (free, total) in zip(self._volumes, self._spaces, strict=True)
+            ],
+        )
+
+    async def _registered(self, reply: pb.RegisterReply) -> None:
+        for volume in self._volumes:
+            await volume.join(reply.cluster_id, reply.node_id)
+        self._learn_directory(reply.directory)
+        self._replicas.take_roles()
+
+    # ------------------------------------------------------------ reports
+
+    def _changed(self, replica: Replica) -> None:
+        if self._link is not None:
+            self._link.changed(replica)
+
+    def _report(self, replicas: Sequence[Replica] | None = None) -> pb.GetReportResponse:
+        """What seed 003 calls a report, one message for the whole node; None: of all replicas."""
+        report = pb.GetReportResponse(
+            storage_node_id=self.node_id,
+            boot=self._volumes[0].identity.boot,
+            complete=replicas is None,
+            free_bytes=sum(free for free, _ in self._spaces),
+            directory_version=self._directory.version,
+        )
+        for replica in self._replicas.all() if replicas is None else replicas:
+            _add_row(report, replica)
+        if replicas is None:
+            for failed in self._replicas.failed:
+                report.uncommit_reports.add(
+                    log_id=failed.log, segment=failed.segment, log_stream_id=failed.stream, state=pb.REPLICA_FAILED
+                )
+        return report
+
+    # ------------------------------------------------------------ other nodes
+
+    def _learn_directory(self, directory: pb.NodeDirectory) -> None:
+        if directory.version >= self._directory.version:
+            self._directory = directory
+
+    async def _connect(self, node: NodeId) -> Peer:
+        for each in self._directory.nodes:
+            if each.node_id == node:
+                return await self._pool.get(each.address)
+        raise Unavailable(f"nobody has said where node {node} is")
+
+    # ------------------------------------------------------------ volumes
+
+    async def _ask_spaces(self) -> None:
+        self._spaces = [await volume.disk.space() for volume in self._volumes]
+
+    async def _watch_spaces(self) -> None:
+        while True:
+            await self._world.clock.sleep(FREE_SPACE_EVERY_S)
+            await self._ask_spaces()
+
+
+def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
+    log = replica.log
+    report.uncommit_reports.add(
+        log_stream_id=replica.id.stream,
+        uncommitted_llsn_offset=log.committed + 1,
+        uncommitted_llsn_length=log.durable - log.committed,
+        high_watermark=log.high_watermark,
+        log_id=replica.id.log,
+        segment=replica.id.segment,
+        bound_llsn_offset=log.bound + 1,
+        state=cast("pb.ReplicaState", replica.state),
+        trimmed_glsn=log.trimmed_glsn,
+        stored_bytes=log.stored_bytes,
+        missed_commits=replica.missed_commits,
+    )

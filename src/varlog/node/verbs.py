@@ -1,0 +1,169 @@
+"""The node's methods: each takes a request apart, calls the one place that does it, and answers."""
+
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from varlog.base.errors import InvalidArgument, VarlogError
+from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
+from varlog.base.ranges import Binding
+from varlog.node.reads import serve_read
+from varlog.node.replica import Batches, Replica
+from varlog.node.replicas import Replicas
+from varlog.transport.peer import Handlers, Request
+from varlog.wire.batch import check_batches
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Verbs:
+    """Handlers for everything clients, other nodes and the repository ask of a node."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        report: Callable[[], pb.GetReportResponse],
+        directory: Callable[[pb.NodeDirectory], None],
+    ) -> None:
+        self._replicas = replicas
+        self._report = report
+        self._directory = directory
+
+    def handlers(self) -> Handlers:
+        return {
+            Method.OPEN: self.open,
+            Method.STORE: self.store,
+            Method.ADVANCE: self.advance,
+            Method.SEAL: self.seal,
+            Method.DIGEST: self.digest,
+            Method.FINISH: self.finish,
+            Method.READ: self.read,
+            Method.TRIM: self.trim,
+            Method.DROP: self.drop,
+            Method.REPORT: self.report,
+            Method.APPEND: self.append,
+            Method.PRODUCER: self.producer,
+            Method.DIRECTORY: self.directory,
+        }
+
+    def _find(self, replica: pb.ReplicaId) -> Replica:
+        return self._replicas.find(replica.log, replica.segment, replica.stream)
+
+    # ------------------------------------------------------------ the ten verbs
+
+    async def open(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.OpenRequest)
+        if not message.spec.members or len(set(message.spec.members)) != len(message.spec.members):
+            raise InvalidArgument("a replica has one or more members, each named once")
+        replica = await self._replicas.create(message.spec)
+        request.reply(replica.status())
+
+    def store(self, request: Request) -> Awaitable[None] | None:
+        """Usually without a task: the batches lie at the end of the stream and wait for the next sync."""
+        message = request.message
+        assert isinstance(message, pb.StoreRequest)
+        replica = self._replicas.find(message.log, message.segment, message.stream)
+        if message.writer:
+            raise InvalidArgument("writer generations belong to other orderings")
+        if not len(request.body):
+            request.reply(replica.status())
+            return None
+        body = memoryview(request.body)
+        batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+
+        def done(error: VarlogError | None) -> None:
+            if error is None:
+                request.reply(replica.status())
+            else:
+                request.fail(error)
+
+        if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):
+            return None
+        return self._store_elsewhere(request, replica, message, batches)
+
+    async def _store_elsewhere(
+        self, request: Request, replica: Replica, message: pb.StoreRequest, batches: Batches
+    ) -> None:
+        await replica.store(Slot(message.slot), batches, settle=message.settle)
+        request.reply(replica.status())
+
+    def advance(self, request: Request) -> None:
+        """Apply every commit that continues where its replica stands; others change nothing (S9)."""
+        message = request.message
+        assert isinstance(message, pb.CommitRequest)
+        for result in message.commit_results:
+            named = ReplicaId(LogId(result.log_id), Epoch(result.segment), StreamId(result.log_stream_id))
+            replica = self._replicas.get(named)
+            if replica is not None:
+                slot = Slot(result.committed_llsn_offset - 1)
+                binding = Binding(slot, Glsn(result.committed_glsn_offset), result.committed_glsn_length)
+                replica.advance(binding, result.high_watermark)
+        request.reply(pb.CommitResponse())
+
+    async def seal(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.SealRequest)
+        replica = self._find(message.replica)
+        await replica.seal()
+        request.reply(replica.status())
+
+    async def digest(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.DigestRequest)
+        replica = self._find(message.replica)
+        if not replica.log.sealed:
+            raise InvalidArgument(f"{replica.id} is not sealed: what it holds may still change")
+        reply = pb.DigestReply(status=replica.status())
+        for slot, count, content, crc in await replica.log.digest(Slot(message.low), Slot(message.high)):
+            reply.rows.add(slot=slot, count=count, content=cast("pb.SlotContent", content), crc=crc)
+        request.reply(reply)
+
+    async def finish(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.FinishRequest)
+        replica = self._find(message.replica)
+        await replica.finish(Slot(message.end))
+        request.reply(replica.status())
+
+    async def read(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.ReadRequest)
+        await serve_read(request, self._replicas.find(message.log, message.segment, message.stream))
+
+    async def trim(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.TrimRequest)
+        replica = self._find(message.replica)
+        await replica.trim(Glsn(message.upto))
+        request.reply(replica.status())
+
+    async def drop(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.DropRequest)
+        named = message.replica
+        await self._replicas.drop(ReplicaId(LogId(named.log), Epoch(named.segment), StreamId(named.stream)))
+        request.reply(pb.Empty())
+
+    def report(self, request: Request) -> None:
+        request.reply(self._report())
+
+    # ------------------------------------------------------------ beyond the ten
+
+    def append(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.AppendRequest)
+        self._replicas.primary(message.log, message.segment, message.stream).append(request)
+
+    def producer(self, request: Request) -> None:
+        """The sequence a producer goes on with, on this stream."""
+        message = request.message
+        assert isinstance(message, pb.ProducerRequest)
+        self._replicas.primary(message.log, message.segment, message.stream)  # only the primary knows the newest
+        log = self._replicas.find(message.log, message.segment, message.stream).log
+        request.reply(pb.ProducerReply(next_sequence=log.producers.next_sequence(message.producer)))
+
+    def directory(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.NodeDirectory)
+        self._directory(message)
+        request.reply(pb.Empty())

@@ -1,0 +1,234 @@
+"""Nodes and logs: what the repository knows, in memory and in the metadata store, always in that order of truth.
+
+Every change is committed to the store before memory shows it. Changes are rare, so they go one at a
+time. What is served to clients is a copy with the present addresses filled in.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from varlog.base.errors import AlreadyExists, Conflict, NotFound, WrongCluster
+from varlog.base.ids import LogId, NodeId
+from varlog.ports import MetadataStore, Random, Transaction
+from varlog.repository import keys
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Catalog:
+    """The cluster's nodes, logs and chains."""
+
+    def __init__(self, store: MetadataStore, random: Random) -> None:
+        self._store = store
+        self._random = random
+        self._changing = asyncio.Lock()
+        self._waiting: list[asyncio.Future[None]] = []
+        self.cluster_id = ""
+        self.directory_version = 0
+        self.nodes: dict[NodeId, pb.NodeInfo] = {}
+        self.logs: dict[LogId, pb.LogInfo] = {}
+        self.gone: dict[LogId, list[NodeId]] = {}
+        """Removed or never finished logs, with the nodes that may still hold replicas of them."""
+        self._names: dict[str, LogId] = {}
+
+    async def load(self) -> None:
+        """Read everything back; on a new store, found the cluster."""
+        found = await self._store.get(keys.CLUSTER)
+        if found is None:
+            self.cluster_id = f"{self._random.getrandbits(64):016x}"
+            await self._commit(Transaction(expect={keys.CLUSTER: 0}, put={keys.CLUSTER: self.cluster_id.encode()}))
+        else:
+            self.cluster_id = found.value.decode()
+        self.directory_version = await self._number(keys.DIRECTORY)
+        for _, record in await self._store.scan(keys.NODES):
+            node = pb.NodeInfo.FromString(record.value)
+            self.nodes[NodeId(node.id)] = node
+        for _, record in await self._store.scan(keys.LOGS):
+            self._show(pb.LogInfo.FromString(record.value))
+        for key, record in await self._store.scan(keys.GONE):
+            nodes = [NodeId(int(each)) for each in record.value.decode().split()]
+            self.gone[LogId(int(key.removeprefix(keys.GONE)))] = nodes
+
+    # ------------------------------------------------------------ looking
+
+    def log_named(self, name: str) -> pb.LogInfo:
+        number = self._names.get(name)
+        if number is None:
+            raise NotFound(f"there is no log named {name!r}")
+        return self.logs[number]
+
+    def log(self, number: int) -> pb.LogInfo:
+        found = self.logs.get(LogId(number))
+        if found is None:
+            raise NotFound(f"there is no log with id {number}; it may have been removed")
+        return found
+
+    def served(self, log: pb.LogInfo) -> pb.LogInfo:
+        """A copy for clients, with the addresses of all members."""
+        copy = pb.LogInfo()
+        copy.CopyFrom(log)
+        for node in sorted(set(members_of(log))):
+            known = self.nodes.get(node)
+            if known is not None:
+                copy.nodes.add(node_id=node, address=known.address)
+        return copy
+
+    def directory(self) -> pb.NodeDirectory:
+        nodes = [pb.NodeAddress(node_id=node.id, address=node.address) for node in self.nodes.values()]
+        return pb.NodeDirectory(version=self.directory_version, nodes=nodes)
+
+    def load_of(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
+        """How many replicas each of the given nodes has."""
+        counts = dict.fromkeys(nodes, 0)
+        for log in self.logs.values():
+            for node in members_of(log):
+                if node in counts:
+                    counts[node] += 1
+        return counts
+
+    def changed(self) -> "asyncio.Future[None]":
+        """Done at the next change of anything."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+    # ------------------------------------------------------------ nodes
+
+    async def register(self, request: pb.RegisterRequest) -> pb.NodeInfo:
+        """Take a node in, or take it back; asking twice changes nothing."""
+        async with self._changing:
+            known = self._known_node(request)
+            node = pb.NodeInfo(
+                id=known.id if known else (request.node_id or await self._next(keys.NEXT_NODE, self.nodes)),
+                incarnation=request.incarnation,
+                address=request.address,
+                zone=request.zone,
+                volumes=request.volumes,
+                boot=request.boot,
+            )
+            moved = known is None or known.address != node.address
+            transaction = Transaction(put={keys.node(NodeId(node.id)): node.SerializeToString()})
+            if moved:
+                transaction.put[keys.DIRECTORY] = str(self.directory_version + 1).encode()
+            if known is None:
+                transaction.put[keys.NEXT_NODE] = str(max(node.id + 1, await self._number(keys.NEXT_NODE))).encode()
+            await self._commit(transaction)
+            self.nodes[NodeId(node.id)] = node
+            if moved:
+                self.directory_version += 1
+                self._tell()
+            return node
+
+    def _known_node(self, request: pb.RegisterRequest) -> pb.NodeInfo | None:
+        if request.cluster_id and request.cluster_id != self.cluster_id:
+            raise WrongCluster(
+                f"the node's data folder belongs to cluster {request.cluster_id}; this is {self.cluster_id}. "
+                "Start it with the repository of its own cluster, or with an empty folder"
+            )
+        for node in self.nodes.values():
+            if node.incarnation == request.incarnation:
+                return node
+        if request.node_id in self.nodes:
+            raise WrongCluster(
+                f"node {request.node_id} is known with other data than this folder's; a node that lost its data "
+                "joins as a new one: start it without an id"
+            )
+        if request.cluster_id:
+            raise WrongCluster(f"this cluster does not know node {request.node_id}, though its folder says so")
+        return None
+
+    # ------------------------------------------------------------ logs
+
+    async def reserve_log(self, nodes: list[NodeId]) -> LogId:
+        """An id for a log that is about to be made on these nodes; as long as it is not, it is `gone`."""
+        async with self._changing:
+            number = LogId(await self._next(keys.NEXT_LOG, self.logs))
+            put = {keys.NEXT_LOG: str(number + 1).encode(), keys.gone(number): _join(nodes)}
+            await self._commit(Transaction(put=put))
+            self.gone[number] = nodes
+            return number
+
+    async def add_log(self, log: pb.LogInfo) -> None:
+        """A reserved log whose replicas are open becomes real."""
+        async with self._changing:
+            if log.name in self._names:
+                raise AlreadyExists(f"a log named {log.name!r} exists")
+            number = LogId(log.id)
+            log.version = 1
+            put = {keys.log(number): log.SerializeToString(), keys.name(log.name): str(number).encode()}
+            await self._commit(Transaction(expect={keys.name(log.name): 0}, put=put, delete=[keys.gone(number)]))
+            self.gone.pop(number, None)
+            self._show(log)
+            self._tell()
+
+    async def update_log(self, log: pb.LogInfo) -> None:
+        """Replace a log's record; `log` is a changed copy of the present one."""
+        async with self._changing:
+            present = self.log(log.id)
+            if present.version != log.version:
+                raise Conflict(f"log {log.name!r} was changed by another at the same time", present.version)
+            log.version += 1
+            await self._commit(Transaction(put={keys.log(LogId(log.id)): log.SerializeToString()}))
+            self._show(log)
+            self._tell()
+
+    async def remove_log(self, log: pb.LogInfo) -> None:
+        """The name is free at once; replicas go as their nodes are reached."""
+        async with self._changing:
+            number = LogId(log.id)
+            nodes = sorted(set(members_of(log)))
+            prefix = keys.cuts(number)
+            await self._commit(
+                Transaction(
+                    put={keys.gone(number): _join(nodes)},
+                    delete=[keys.log(number), keys.name(log.name), keys.cut_base(number)],
+                    delete_ranges=[(prefix, prefix + "~")],
+                )
+            )
+            del self.logs[number], self._names[log.name]
+            self.gone[number] = nodes
+            self._tell()
+
+    async def forget_gone(self, number: LogId, node: NodeId) -> None:
+        """A node has dropped its replicas of a log that is no more."""
+        async with self._changing:
+            nodes = [each for each in self.gone.get(number, []) if each != node]
+            if number not in self.gone:
+                return
+            if nodes:
+                await self._commit(Transaction(put={keys.gone(number): _join(nodes)}))
+                self.gone[number] = nodes
+            else:
+                await self._commit(Transaction(delete=[keys.gone(number)]))
+                del self.gone[number]
+
+    # ------------------------------------------------------------ within
+
+    def _show(self, log: pb.LogInfo) -> None:
+        self.logs[LogId(log.id)] = log
+        self._names[log.name] = LogId(log.id)
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def _number(self, key: str) -> int:
+        found = await self._store.get(key)
+        return int(found.value) if found is not None else 0
+
+    async def _next(self, key: str, taken: Iterable[int]) -> int:
+        return max(1, await self._number(key), *(number + 1 for number in taken))
+
+    async def _commit(self, transaction: Transaction) -> None:
+        if not await self._store.commit(transaction):
+            raise Conflict("the metadata store was changed by another; is a second repository using it?")
+
+
+def members_of(log: pb.LogInfo) -> list[NodeId]:
+    """The nodes of all replicas of a log, one for each replica."""
+    return [NodeId(node) for segment in log.chain for stream in segment.streams for node in stream.members]
+
+
+def _join(nodes: Iterable[NodeId]) -> bytes:
+    return " ".join(map(str, nodes)).encode()

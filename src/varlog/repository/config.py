@@ -1,0 +1,21 @@
+"""What a repository is told at its start."""
+
+from dataclasses import dataclass
+
+from varlog.base.errors import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryConfig:
+    """Each field with its meaning, unit and default."""
+
+    listen: str = "127.0.0.1:7700"
+    """Where to serve; port 0 takes a free one."""
+    heartbeat_ms: int = 500
+    """How often a node reports when nothing changes."""
+    silent_ms: int = 2000
+    """After how much silence a node counts as not connected."""
+
+    def __post_init__(self) -> None:
+        if not 10 <= self.heartbeat_ms < self.silent_ms:
+            raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")

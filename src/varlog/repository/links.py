@@ -1,0 +1,254 @@
+"""Connections to the nodes, and keeping each node where the catalog wants it.
+
+A node's report is compared with what should be: commits it missed are sent from the history, a trim
+point or seal it has not heard of is sent again, replicas of removed logs are dropped. So nothing
+that was lost on the way, by a crash or a broken connection, needs anybody to remember it: the next
+heartbeat shows what is missing.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from google.protobuf.message import Message
+
+from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering.cut import Commit, Cut, ReportGate
+from varlog.ports import Clock
+from varlog.repository.catalog import Catalog
+from varlog.repository.orderer import Orderer
+from varlog.runtime.scope import Scope
+from varlog.transport.peer import Peer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+CALL_TIMEOUT_S = 5.0
+RESEND_S = 0.3
+"""A commit that a node has not applied this long after it was sent is sent again."""
+HISTORY_PAUSE_S = 0.02
+"""Between two answers to a node that says it missed commits."""
+COMMITS_PER_MESSAGE = 1000
+"""A node that missed more gets the rest when it has applied these."""
+
+
+class NodeLink:
+    """One registered node."""
+
+    def __init__(self, node: NodeId, peer: Peer, boot: int, now: float) -> None:
+        self.node = node
+        self.peer = peer
+        self.boot = boot
+        self.last_report = now
+        self.rows: dict[ReplicaId, pb.LogStreamUncommitReport] = {}
+        """The newest report of each replica."""
+        self.sent_at: dict[ReplicaId, float] = {}
+        """When a commit was last sent for a replica."""
+        self.history_at: dict[ReplicaId, float] = {}
+        """When missed commits were last sent for a replica."""
+        self.mending: dict[tuple[str, ReplicaId], None] = {}
+        """What is being put right just now."""
+
+
+class NodeLinks:
+    """All registered nodes, and what is sent to them."""
+
+    def __init__(self, clock: Clock, scope: Scope, catalog: Catalog, orderer: Orderer, silent_s: float) -> None:
+        self._clock = clock
+        self._scope = scope
+        self._catalog = catalog
+        self._orderer = orderer
+        self._silent_s = silent_s
+        self._links: dict[NodeId, NodeLink] = {}
+        self._gates: dict[NodeId, ReportGate] = {}
+        self.last_seen_us: dict[NodeId, int] = {}
+        self.creating: dict[LogId, None] = {}
+        """Logs whose replicas are being opened: not known yet, and not to be dropped."""
+
+    # ------------------------------------------------------------ who is there
+
+    def register(self, node: NodeId, peer: Peer, boot: int) -> None:
+        """A node has (re)connected; an older connection of it ends."""
+        old = self._links.get(node)
+        if old is not None and old.boot > boot:
+            raise Unavailable(f"node {node} is connected with a later start")
+        if old is not None and old.peer is not peer:
+            old.peer.close()
+        if old is None or old.peer is not peer:
+            link = NodeLink(node, peer, boot, self._clock.now())
+            self._links[node] = link
+            peer.context = link
+            peer.on_close(lambda _: self._lost(link))
+        self.last_seen_us[node] = self._clock.wall_us()
+
+    def _lost(self, link: NodeLink) -> None:
+        if self._links.get(link.node) is link:
+            del self._links[link.node]
+
+    def connected(self) -> list[NodeId]:
+        """Nodes that can be relied on for new work."""
+        silent_since = self._clock.now() - self._silent_s
+        return sorted(node for node, link in self._links.items() if link.last_report >= silent_since)
+
+    def row(self, node: NodeId, replica: ReplicaId) -> pb.LogStreamUncommitReport | None:
+        link = self._links.get(node)
+        return link.rows.get(replica) if link is not None else None
+
+    async def call(self, node: NodeId, method: Method, message: Message) -> None:
+        """Have a node do something."""
+        link = self._links.get(node)
+        if link is None:
+            raise Unavailable(f"node {node} is not connected")
+        await link.peer.call(method, message, timeout=CALL_TIMEOUT_S)
+
+    # ------------------------------------------------------------ commits
+
+    def announce(self, cuts: list[Cut]) -> None:
+        """Tell every member what a persisted cut means for its streams: one message a node."""
+        now = self._clock.now()
+        messages: dict[NodeId, pb.CommitRequest] = {}
+        for cut in cuts:
+            order = self._orderer.order(cut.log)
+            for commit in cut.commits:
+                stream = order.stream(commit.stream)
+                for node in stream.members if stream is not None else ():
+                    link = self._links.get(node)
+                    if link is not None:
+                        message = messages.setdefault(node, pb.CommitRequest(storage_node_id=node))
+                        _add_commit(message, cut.log, cut.segment, commit)
+                        link.sent_at[ReplicaId(cut.log, cut.segment, commit.stream)] = now
+        for node, message in messages.items():
+            self._links[node].peer.notify(Method.ADVANCE, message)
+
+    def _send_missed(self, link: NodeLink, replica: ReplicaId, row: pb.LogStreamUncommitReport) -> None:
+        """M3: a replica that reports from an older cut gets every commit it missed."""
+        now = self._clock.now()
+        if now - link.history_at.get(replica, -RESEND_S) < HISTORY_PAUSE_S:
+            return
+        if not row.missed_commits and now - link.sent_at.get(replica, -RESEND_S) < RESEND_S:
+            return
+        missed = self._orderer.order(replica.log).missed(replica.stream, Slot(row.uncommitted_llsn_offset - 1))
+        if not missed:
+            return
+        message = pb.CommitRequest(storage_node_id=link.node)
+        for commit in missed[:COMMITS_PER_MESSAGE]:
+            _add_commit(message, replica.log, replica.segment, commit)
+        link.peer.notify(Method.ADVANCE, message)
+        link.sent_at[replica] = link.history_at[replica] = now
+
+    # ------------------------------------------------------------ reports
+
+    def report(self, peer: Peer, report: pb.GetReportResponse) -> None:
+        """Take a pushed report: count it for the order, then compare it with what should be."""
+        link = peer.context
+        if not isinstance(link, NodeLink) or self._links.get(link.node) is not link:
+            return  # of a connection that was replaced
+        if not self._gates.setdefault(link.node, ReportGate()).admits(report.boot, report.sequence):
+            return
+        link.last_report = self._clock.now()
+        self.last_seen_us[link.node] = self._clock.wall_us()
+        if report.directory_version < self._catalog.directory_version:
+            link.peer.notify(Method.DIRECTORY, self._catalog.directory())
+        for row in report.uncommit_reports:
+            replica = ReplicaId(LogId(row.log_id), Epoch(row.segment), StreamId(row.log_stream_id))
+            link.rows[replica] = row
+            if row.state != pb.REPLICA_FAILED:
+                tail = Slot(row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length)
+                bound = Slot(row.bound_llsn_offset - 1)
+                self._orderer.report(replica.log, link.node, replica.stream, tail, bound)
+            self._compare(link, replica, row)
+
+    def _compare(self, link: NodeLink, replica: ReplicaId, row: pb.LogStreamUncommitReport) -> None:
+        log = self._catalog.logs.get(replica.log)
+        if log is None:
+            if replica.log in self._catalog.gone and replica.log not in self.creating:
+                self._mend(link, "drop", replica, self._drop)
+            return
+        if row.state == pb.REPLICA_FAILED:
+            return
+        segment = log.chain[replica.segment - 1]
+        stream = next((each for each in segment.streams if each.id == replica.stream), None)
+        order = self._orderer.order(replica.log)
+        known = order.stream(replica.stream)
+        if known is not None and row.uncommitted_llsn_offset - 1 < known.committed:
+            self._send_missed(link, replica, row)
+        if row.trimmed_glsn < log.trimmed:
+            self._mend(link, "trim", replica, self._trim)
+        if stream is not None and stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
+            self._mend(link, "seal", replica, self._seal)
+
+    # ------------------------------------------------------------ putting right
+
+    def mend_all(self, log: LogId) -> None:
+        """Look at every replica of a log now instead of at its next report."""
+        for link in self._links.values():
+            for replica, row in list(link.rows.items()):
+                if replica.log == log:
+                    self._compare(link, replica, row)
+
+    def _mend(
+        self, link: NodeLink, what: str, replica: ReplicaId, work: Callable[[NodeLink, ReplicaId], Awaitable[None]]
+    ) -> None:
+        """One at a time per replica and matter; what fails is seen again at the next report."""
+        key = (what, replica)
+        if key not in link.mending:
+            link.mending[key] = None
+            self._scope.spawn(self._try(link, key, work), name=f"{what} {replica} on {link.node}")
+
+    async def _try(
+        self,
+        link: NodeLink,
+        key: tuple[str, ReplicaId],
+        work: Callable[[NodeLink, ReplicaId], Awaitable[None]],
+    ) -> None:
+        try:
+            await work(link, key[1])
+        except VarlogError:
+            return  # the replica goes on reporting what it has, which brings us here again
+        finally:
+            link.mending.pop(key, None)
+
+    async def _trim(self, link: NodeLink, replica: ReplicaId) -> None:
+        log = self._catalog.log(replica.log)
+        request = pb.TrimRequest(replica=_name(replica), upto=log.trimmed)
+        await link.peer.call(Method.TRIM, request, timeout=CALL_TIMEOUT_S)
+
+    async def _seal(self, link: NodeLink, replica: ReplicaId) -> None:
+        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
+        end = next(stream.end_slot for stream in segment.streams if stream.id == replica.stream)
+        await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+        request = pb.FinishRequest(replica=_name(replica), end=end)
+        await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
+
+    async def _drop(self, link: NodeLink, replica: ReplicaId) -> None:
+        await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+        link.rows.pop(replica, None)
+        if not any(each.log == replica.log for each in link.rows):
+            await self._catalog.forget_gone(replica.log, link.node)
+
+    def troubles(self, node: NodeId) -> Iterable[str]:
+        """What is wrong with a node, in words."""
+        link = self._links.get(node)
+        if link is None:
+            yield "not connected"
+            return
+        for replica, row in link.rows.items():
+            if row.state == pb.REPLICA_FAILED:
+                yield f"replica {replica} has failed"
+            elif replica.log not in self._catalog.logs and replica.log not in self._catalog.gone:
+                yield f"replica {replica} belongs to no log this cluster knows"
+
+
+def _name(replica: ReplicaId) -> pb.ReplicaId:
+    return pb.ReplicaId(log=replica.log, segment=replica.segment, stream=replica.stream)
+
+
+def _add_commit(message: pb.CommitRequest, log: LogId, segment: Epoch, commit: Commit) -> None:
+    message.commit_results.add(
+        log_stream_id=commit.stream,
+        committed_glsn_offset=commit.binding.glsn,
+        committed_glsn_length=commit.binding.count,
+        high_watermark=commit.high_watermark,
+        prev_high_watermark=commit.previous_high_watermark,
+        log_id=log,
+        segment=segment,
+        committed_llsn_offset=commit.binding.slot + 1,
+    )
