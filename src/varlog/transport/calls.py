@@ -132,6 +132,8 @@ class Calls:
         stream = self._streams.get(frame.request_id)
         if stream is not None:
             stream.end(error)
+        elif frame.request_id == 0 and frame.method == 0:
+            self._peer._refused(error)
         elif frame.request_id == 0:
             # The far side could do nothing with something we pushed.
             self._peer._on_defect(error)

@@ -39,3 +39,21 @@ WRITE_HIGH_BYTES = 1 << 20
 
 WRITE_LIMIT_BYTES = 512 << 20
 """Bytes waiting to be written beyond which the connection is given up: its owner ignored `writable`."""
+
+SLICE_BYTES = 32 << 10
+"""What was received is copied out as a whole and then sliced up to here: slices of bytes are cheaper than of views."""
+
+GROW_BYTES = 2 << 20
+"""Memory taken for a large frame on the strength of its header alone; more is taken as the bytes arrive."""
+
+PREFACE_SECONDS = 10.0
+"""How long an accepted connection may take to say what it is."""
+
+CLOSE_SECONDS = 5.0
+"""How long a closing connection may take to send what is queued."""
+
+ACCEPTED_CONNECTIONS = 8192
+"""Connections of one listener; one more is closed at once."""
+
+LISTEN_BACKLOG = 1024
+"""Connections the system may keep waiting to be accepted."""

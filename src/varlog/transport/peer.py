@@ -157,6 +157,11 @@ class Peer:
     def closed(self, error: VarlogError) -> None:
         self._end(error)
 
+    def _refused(self, error: VarlogError) -> None:
+        """The other end could not read what we sent, and closes."""
+        self._end(error)
+        self._channel.close()
+
     def _end(self, error: VarlogError) -> None:
         if self.closed_error is not None:
             return

@@ -1,0 +1,329 @@
+"""The real network: frames over TCP, with TLS as an option.
+
+    send, send, send ... --> queue --(end of this turn of the loop)--> one write
+    one read --> Receiver --> every whole frame handed on, in one go
+
+A channel exists for its handler once both ends have said the preface. Bytes that break the protocol
+end the connection: the other end is told why in an ERROR frame with request id 0, and closed.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from varlog.base.errors import ConnectionLost, InvalidArgument, Timeout, Unavailable, VarlogError
+from varlog.ports.network import Channel, ChannelHandler
+from varlog.runtime.clock import RealClock
+from varlog.runtime.timeout import within
+from varlog.transport import limits
+from varlog.transport.errors import encode_error
+from varlog.transport.receive import ReceiveBuffer, Receiver
+from varlog.wire.frame import PREFACE, Buffer, Kind, encode_frame
+
+MakeHandler = Callable[[Channel], ChannelHandler]
+
+
+class TcpChannel(asyncio.BufferedProtocol):
+    """One TCP connection. `ready` ends when the other end has proved to be one of ours, or is gone."""
+
+    def __init__(
+        self, make_handler: MakeHandler, shared: ReceiveBuffer, on_lost: Callable[["TcpChannel"], None]
+    ) -> None:
+        self.remote = "unconnected"
+        self._make_handler = make_handler
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self._handler: ChannelHandler | None = None
+        self._transport: asyncio.Transport
+        self._receiver = Receiver(shared)
+        self._queue: list[Buffer] = []
+        self._queued_bytes = 0
+        self._write_paused = False
+        self._drain_waiters: list[asyncio.Future[None]] = []
+        self._error: VarlogError | None = None
+        self._closing = False
+        self._limit: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------ sending
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Queue one frame; the buffers must not change until they were written."""
+        if self._closing:
+            return
+        queue = self._queue
+        if not queue:
+            self._loop.call_soon(self._flush)
+        queue.extend(buffers)
+        for buffer in buffers:
+            self._queued_bytes += len(buffer)
+
+    def _flush(self) -> None:
+        queue, size = self._queue, self._queued_bytes
+        if not queue:
+            return
+        self._queue = []
+        self._queued_bytes = 0
+        transport = self._transport
+        if len(queue) == 1:
+            transport.write(queue[0])
+        elif size <= limits.JOIN_BYTES:
+            transport.write(b"".join(queue))
+        else:
+            transport.writelines(gather(queue))
+        if transport.get_write_buffer_size() > limits.WRITE_LIMIT_BYTES:
+            self._give_up(ConnectionLost(f"{limits.WRITE_LIMIT_BYTES} bytes wait for {self.remote}, which takes none"))
+        self._wake()
+
+    @property
+    def writable(self) -> bool:
+        return not self._write_paused and self._queued_bytes < limits.WRITE_HIGH_BYTES
+
+    async def drained(self) -> None:
+        while not self.writable and not self._closing:
+            waiter = self._loop.create_future()
+            self._drain_waiters.append(waiter)
+            await waiter
+
+    def _wake(self) -> None:
+        if self._drain_waiters and (self.writable or self._closing):
+            waiters, self._drain_waiters = self._drain_waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    # ------------------------------------------------------------ the end
+
+    def close(self) -> None:
+        """Send what is queued and close; whoever takes too long over it is cut off."""
+        if self._closing:
+            return
+        self._flush()
+        self._closing = True
+        self._wake()
+        self._transport.close()
+        self._set_limit(limits.CLOSE_SECONDS, self._transport.abort)
+
+    def _give_up(self, error: VarlogError) -> None:
+        """Cut the connection off."""
+        self._error = self._error or error
+        self._closing = True
+        self._transport.abort()
+
+    def _refuse(self, error: VarlogError) -> None:
+        """The other end broke the protocol: say so and close."""
+        self._error = self._error or error
+        if self._receiver.greeted:
+            self.send(encode_frame(Kind.ERROR, 0, 0, encode_error(error)))
+        self.close()
+
+    def _set_limit(self, seconds: float, what: Callable[[], None]) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._limit = self._loop.call_later(seconds, what)
+
+    # ------------------------------------------------------------ from the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.remote = format_address(transport.get_extra_info("peername"))
+        self._set_limit(limits.PREFACE_SECONDS, self._no_preface)
+        self._transport.set_write_buffer_limits(high=limits.WRITE_HIGH_BYTES, low=limits.WRITE_HIGH_BYTES // 4)
+        self._transport.write(PREFACE)
+
+    def _no_preface(self) -> None:
+        self._give_up(InvalidArgument(f"{self.remote} did not say what it is"))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        frames = self._receiver.received(nbytes)
+        handler = self._handler
+        if handler is None:
+            if self._receiver.greeted and not self._closing:
+                handler = self._greeted()
+            else:
+                frames = []
+        for frame in frames:
+            if self._closing:
+                return
+            handler.frame_received(frame)  # type: ignore[union-attr]  # set where there are frames
+        if self._receiver.error is not None:
+            self._refuse(self._receiver.error)
+
+    def _greeted(self) -> ChannelHandler:
+        if self._limit is not None:
+            self._limit.cancel()
+        self._handler = self._make_handler(self)
+        if not self.ready.done():
+            self.ready.set_result(None)
+        return self._handler
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._wake()
+
+    def pause_reading(self) -> None:
+        """What was already received is still handed on: no more than the receive buffer holds."""
+        if not self._closing:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._closing:
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        if self._limit is not None:
+            self._limit.cancel()
+        if self._error is None:
+            reason = f": {exc}" if exc is not None else ""
+            self._error = ConnectionLost(f"the connection to {self.remote} was closed{reason}")
+        self._queue = []
+        self._wake()
+        self._on_lost(self)
+        if not self.ready.done():
+            self.ready.set_result(None)
+        if self._handler is not None:
+            self._handler.closed(self._error)
+
+    @property
+    def error(self) -> VarlogError | None:
+        """Why the connection ended."""
+        return self._error
+
+
+class _Refused(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+class TcpListener:
+    """A bound address."""
+
+    def __init__(self, network: "TcpNetwork", make_handler: MakeHandler) -> None:
+        self._network = network
+        self._make_handler = make_handler
+        self._channels: dict[TcpChannel, None] = {}
+        self._server: asyncio.Server | None = None
+        self.address = ""
+
+    async def open(self, host: str, port: int) -> None:
+        tls = self._network.server_tls
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept,
+            host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=limits.PREFACE_SECONDS if tls else None,
+            backlog=limits.LISTEN_BACKLOG,
+        )
+        self.address = format_address(self._server.sockets[0].getsockname())
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if len(self._channels) >= limits.ACCEPTED_CONNECTIONS:
+            return _Refused()
+        channel = TcpChannel(self._make_handler, self._network.shared, self._lost)
+        self._channels[channel] = None
+        return channel
+
+    def _lost(self, channel: TcpChannel) -> None:
+        self._channels.pop(channel, None)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+
+class TcpNetwork:
+    """`Network` over TCP, or TLS where contexts are given: one for what it accepts, one for where it connects."""
+
+    def __init__(self, *, server_tls: ssl.SSLContext | None = None, client_tls: ssl.SSLContext | None = None) -> None:
+        self.server_tls = server_tls
+        self.client_tls = client_tls
+        self.shared = ReceiveBuffer()
+
+    async def connect(self, address: str, handler: MakeHandler, *, timeout: float) -> Channel:
+        host, port = parse_address(address)
+        try:
+            return await within(RealClock(), timeout, self._connect(host, port, handler))
+        except Timeout as late:
+            raise Unavailable(f"{address} did not answer in {timeout:g} s") from late
+        except (OSError, ssl.SSLError) as refused:
+            raise Unavailable(f"cannot connect to {address}: {reason(refused)}") from refused
+
+    async def _connect(self, host: str, port: int, handler: MakeHandler) -> TcpChannel:
+        loop = asyncio.get_running_loop()
+        transport, channel = await loop.create_connection(
+            lambda: TcpChannel(handler, self.shared, lambda _: None), host, port, ssl=self.client_tls
+        )
+        try:
+            await channel.ready
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+        if channel.error is not None:
+            raise Unavailable(channel.error.message) from channel.error
+        return channel
+
+    async def listen(self, address: str, handler: MakeHandler) -> TcpListener:
+        host, port = parse_address(address)
+        listener = TcpListener(self, handler)
+        try:
+            await listener.open(host, port)
+        except OSError as refused:
+            raise Unavailable(f"cannot listen at {address}: {reason(refused)}") from refused
+        return listener
+
+
+def gather(queue: list[Buffer]) -> list[Buffer]:
+    """The same bytes in fewer buffers: small neighbours are joined, large ones left as they are."""
+    gathered: list[Buffer] = []
+    small: list[Buffer] = []
+    for buffer in queue:
+        if len(buffer) < limits.JOIN_BYTES:
+            small.append(buffer)
+            continue
+        if small:
+            gathered.append(b"".join(small))
+            small = []
+        gathered.append(buffer)
+    if small:
+        gathered.append(b"".join(small))
+    return gathered
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """'host:port' or '[v6 address]:port'."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise InvalidArgument(f"not an address of the form host:port: {address!r}")
+    return host, int(port)
+
+
+def format_address(name: object) -> str:
+    """A socket's name as people write it."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        host, port = name[0], name[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return str(name or "unknown")
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, without the numbers that only machines want."""
+    if isinstance(error, socket.gaierror | ssl.SSLError) or error.errno is None:
+        return str(error)
+    return error.strerror or str(error)
