@@ -1,0 +1,189 @@
+"""The simulated metadata store: strictly serializable, in memory, slow, and honest about crashes.
+
+A commit takes effect at one moment between its call and its answer. When the process dies in
+between, it has happened or not; who comes back finds out by reading.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from varlog.base.errors import Unavailable
+from varlog.ports.metadata import Change, Transaction, Versioned
+from varlog.sim.loop import SimulatedLoop
+from varlog.sim.weather import Latency
+
+if TYPE_CHECKING:
+    from varlog.sim.host import Process
+
+
+@dataclass(eq=False)
+class MetadataState:
+    """What is stored. Outlives the process."""
+
+    random: Random
+    latency: Latency = field(default_factory=lambda: Latency(0.001))
+    in_order: bool = True
+    """Commits given one after the other happen in that order; else only those that do not overlap."""
+    data: dict[str, Versioned] = field(default_factory=dict)
+    revision: int = 0
+    """Grows with every commit, so that a key that is made again never has an old version."""
+    generation: int = 0
+    pending: dict[int, Transaction] = field(default_factory=dict)
+    busy_until: float = 0.0
+    commits: int = 0
+    watches: "dict[Watch, None]" = field(default_factory=dict)
+
+    def apply(self, transaction: Transaction) -> bool:
+        if any(self._version(key) != version for key, version in transaction.expect.items()):
+            return False
+        self.revision += 1
+        deleted = list(transaction.delete)
+        for low, high in transaction.delete_ranges:
+            deleted += sorted(key for key in self.data if low <= key < high)
+        for key in deleted:
+            if self.data.pop(key, None) is not None:
+                self._tell(Change(key, None))
+        for key, value in transaction.put.items():
+            self.data[key] = Versioned(value, self.revision)
+            self._tell(Change(key, value))
+        return True
+
+    def _version(self, key: str) -> int:
+        found = self.data.get(key)
+        return found.version if found is not None else 0
+
+    def _tell(self, change: Change) -> None:
+        for watch in self.watches:
+            watch.tell(change)
+
+    def crash(self) -> None:
+        """Each commit under way happens or not."""
+        for transaction in list(self.pending.values()):
+            if self.random.random() < 0.5:
+                self.apply(transaction)
+        self.pending.clear()
+        self.watches.clear()
+        self.generation += 1
+        self.busy_until = 0.0
+
+
+class Watch:
+    """Changes under one prefix from its making on, until the store is closed."""
+
+    def __init__(self, state: MetadataState, prefix: str, loop: SimulatedLoop, process: "Process") -> None:
+        self._state = state
+        self._prefix = prefix
+        self._loop = loop
+        self._process = process
+        self._changes: deque[Change] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        state.watches[self] = None
+
+    def tell(self, change: Change) -> None:
+        if change.key.startswith(self._prefix):
+            self._changes.append(change)
+            self._wake()
+
+    def end(self) -> None:
+        self._state.watches.pop(self, None)
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            self._process.arrive_at(self._loop.now, _answer, self._waiter)
+
+    def __aiter__(self) -> "Watch":
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._changes:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._changes.popleft()
+
+    async def aclose(self) -> None:
+        self._changes.clear()
+        self.end()
+
+
+class SimulatedMetadata:
+    """The `MetadataStore` port of one process."""
+
+    def __init__(self, state: MetadataState, loop: SimulatedLoop, process: "Process") -> None:
+        self._state = state
+        self._loop = loop
+        self._process = process
+        self._watches: list[Watch] = []
+        self._closed = False
+
+    async def get(self, key: str) -> Versioned | None:
+        await self._happen(lambda: None)
+        return self._state.data.get(key)
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        await self._happen(lambda: None)
+        return sorted(pair for pair in self._state.data.items() if pair[0].startswith(prefix))
+
+    async def commit(self, transaction: Transaction) -> bool:
+        transaction.check()
+        copy = Transaction(
+            dict(transaction.expect), dict(transaction.put), list(transaction.delete), list(transaction.delete_ranges)
+        )
+        self._check_open()
+        state = self._state
+        number = state.commits = state.commits + 1
+        state.pending[number] = copy
+        outcome: list[bool] = []
+
+        def effect() -> None:
+            del state.pending[number]
+            outcome.append(state.apply(copy))
+
+        await self._happen(effect)
+        return outcome[0]
+
+    async def _happen(self, effect: Callable[[], None]) -> None:
+        """`effect` takes place somewhere in between, whether or not anybody waits for the answer."""
+        self._check_open()
+        state, loop = self._state, self._loop
+        seconds = state.latency.draw(state.random)
+        begin = max(loop.now, state.busy_until) if state.in_order else loop.now
+        middle = begin + seconds * state.random.random()
+        state.busy_until = end = begin + seconds
+        future: asyncio.Future[None] = loop.create_future()
+        loop.schedule(middle, self._if_same, state.generation, effect, context=self._process.context)
+        self._process.arrive_at(end, _answer, future)
+        await future
+
+    def _if_same(self, generation: int, effect: Callable[[], None]) -> None:
+        if generation == self._state.generation:
+            effect()
+
+    def watch(self, prefix: str) -> Watch:
+        watch = Watch(self._state, prefix, self._loop, self._process)
+        self._watches.append(watch)
+        return watch
+
+    async def close(self) -> None:
+        self._closed = True
+        for watch in self._watches:
+            watch.end()
+
+    def _check_open(self) -> None:
+        if not self._process.alive:
+            raise asyncio.CancelledError
+        if self._closed:
+            raise Unavailable("the metadata store is closed")
+
+
+def _answer(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,335 @@
+"""Everything that chance decides about a run before it begins, drawn from its seed.
+
+A fault with one fixed rate, or a disk with one fixed speed, hides every bug that needs another
+(a fixed sync time hid one from 3,000 seeds). So nothing here is fixed: each seed has a climate, each
+kind of fault is there or not, and each disk, host and pair of hosts draws its own figures.
+
+    clean TCP       in order, nothing lost inside a connection; connections break, or hang in a partition
+    single frames   lost, doubled and overtaken one by one, without the connection noticing
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import exp, log
+from random import Random
+
+# ---------------------------------------------------------------- distributions
+
+
+def between(random: Random, low: float, high: float) -> float:
+    """Evenly over orders of magnitude."""
+    return exp(random.uniform(log(low), log(high)))
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds something takes: around a median, with a tail of stalls."""
+
+    median: float
+    spread: float = 0.3
+    """How far single draws stray: 0 is always the median, 1 is factors of three and more."""
+    stall_rate: float = 0.0
+    stall: float = 0.0
+
+    def draw(self, random: Random) -> float:
+        if self.stall_rate and random.random() < self.stall_rate:
+            return self.stall * (0.5 + random.random())
+        return self.median * exp(self.spread * (random.random() * 4.0 - 2.0))
+
+    def __str__(self) -> str:
+        stalls = f", {self.stall_rate:.1%} stall {self.stall * 1e3:.0f} ms" if self.stall_rate else ""
+        return f"{self.median * 1e3:.3f} ms ±{self.spread:.2f}{stalls}"
+
+
+# ---------------------------------------------------------------- the parts
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkWeather:
+    delay: Latency = field(default_factory=lambda: Latency(0.0002))
+    in_order: bool = True
+    """Clean TCP; else single frames are lost, doubled and overtaken at the rates below."""
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    bytes_per_second: float = 1e9
+    window_bytes: int = 1 << 20
+    """Bytes under way in one direction of a connection beyond which it is not writable."""
+    late_notice: float = 0.0
+    """Chance that peers of a machine that lost power notice only after up to `late_notice_seconds`."""
+    late_notice_seconds: float = 5.0
+    break_on_heal: float = 0.5
+    """Chance that a connection which hung in a partition breaks instead of going on."""
+    distance: float = 1.0
+    """Each ordered pair of hosts draws a factor between 1 and this for its delays."""
+
+    def describe(self) -> str:
+        kind = "clean TCP" if self.in_order else "single frames"
+        rates = f"loss {self.loss:.2%}, duplicate {self.duplicate:.2%}, reorder {self.reorder:.2%}"
+        return (
+            f"{kind}, delay {self.delay}, distance ≤{self.distance:.1f}, {'' if self.in_order else rates + ', '}"
+            f"{self.bytes_per_second / 1e6:.1f} MB/s, window {self.window_bytes} bytes, "
+            f"late notice {self.late_notice:.0%} ≤{self.late_notice_seconds:.1f} s, "
+            f"break on heal {self.break_on_heal:.0%}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DiskWeather:
+    sync: Latency = field(default_factory=lambda: Latency(0.0002))
+    write: Latency = field(default_factory=lambda: Latency(0.00002))
+    read: Latency = field(default_factory=lambda: Latency(0.00005))
+    bytes_per_second: float = 1e9
+    sync_failure: float = 0.0
+    """Chance of each sync to fail."""
+    capacity: int = 1 << 30
+
+    def sync_seconds(self, random: Random) -> float:
+        return self.sync.draw(random)
+
+    def write_seconds(self, random: Random, size: int) -> float:
+        return self.write.draw(random) + size / self.bytes_per_second
+
+    def read_seconds(self, random: Random) -> float:
+        return self.read.draw(random)
+
+    def describe(self) -> str:
+        failing = f", sync fails {self.sync_failure:.3%}" if self.sync_failure else ""
+        return f"sync {self.sync}, write {self.write}, read {self.read}, {self.capacity >> 10} KiB{failing}"
+
+
+CALM_DISK = DiskWeather()
+
+
+@dataclass(frozen=True, slots=True)
+class HostWeather:
+    clock_rate: float = 1.0
+    wall_offset_us: int = 0
+    disk: DiskWeather = CALM_DISK
+
+    def describe(self) -> str:
+        return f"clock ×{self.clock_rate:.4f}, wall {self.wall_offset_us / 1e6:+.3f} s, disk {self.disk.describe()}"
+
+
+@dataclass(frozen=True, slots=True)
+class FaultWeather:
+    """Events a second while chaos lasts; 0 is never."""
+
+    node_crashes: float = 0.0
+    repository_crashes: float = 0.0
+    client_crashes: float = 0.0
+    downtime: float = 1.0
+    """Median seconds until what crashed is started again."""
+    power_loss: float = 0.5
+    """Chance that a crash is a loss of power and not only the end of a process."""
+    pauses: float = 0.0
+    pause_seconds: float = 1.0
+    clock_stops: float = 0.5
+    """Chance that the clock of a paused process stands still too."""
+    partitions: float = 0.0
+    partition_seconds: float = 2.0
+    one_way: float = 0.3
+    """Chance that a partition lets one direction through."""
+    breaks: float = 0.0
+    """Connections broken at random."""
+    full_disks: float = 0.0
+    full_seconds: float = 2.0
+    failing_syncs: float = 0.0
+    """Disks told to fail their next sync."""
+
+    def describe(self) -> str:
+        rates = {
+            "node crashes": self.node_crashes,
+            "repository crashes": self.repository_crashes,
+            "client crashes": self.client_crashes,
+            "pauses": self.pauses,
+            "partitions": self.partitions,
+            "broken connections": self.breaks,
+            "full disks": self.full_disks,
+            "failing syncs": self.failing_syncs,
+        }
+        listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
+        return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The cluster, and what is asked of it."""
+
+    nodes: int = 3
+    volumes: int = 1
+    logs: int = 1
+    streams: int = 1
+    replicas: int = 3
+    clients: int = 2
+    chaos_seconds: float = 10.0
+    operations_per_second: float = 10.0
+    """Of each client."""
+    file_bytes: int = 1 << 16
+    batch_entries: int = 4
+    """Most entries in a batch."""
+    payload_bytes: int = 16
+    """Most bytes of padding behind the id in a payload."""
+    in_flight: int = 4
+    """Most appends of a client at once."""
+    appends: float = 1.0
+    reads: float = 0.3
+    tails: float = 0.2
+    trims: float = 0.0
+    finds: float = 0.05
+    subscribers: int = 1
+    """Of each client."""
+
+    def describe(self) -> str:
+        return (
+            f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
+            f"replicas, files of {self.file_bytes} bytes; {self.clients} clients, {self.operations_per_second:.0f} "
+            f"operations/s each for {self.chaos_seconds:.0f} s, ≤{self.in_flight} appends at once, "
+            f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
+            f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
+            f"{self.subscribers} subscribers"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """All of it. `hosts` are drawn as they are asked for, by name, so that one more changes no other."""
+
+    seed: str
+    network: NetworkWeather
+    faults: FaultWeather
+    shape: Shape
+    commit: Latency
+    """Of the repository's metadata store."""
+    commits_in_order: bool
+    worst_clock: float
+    """Clocks run off by up to this share."""
+    disk_sync: tuple[float, float]
+    """Range of the median sync time of a disk."""
+    disk_stalls: bool
+    disk_capacity: int
+
+    def host(self, name: str) -> HostWeather:
+        random = Random(f"{self.seed}/weather/{name}")
+        drift = 1.0 + random.uniform(-self.worst_clock, self.worst_clock)
+        return HostWeather(drift, random.randrange(-2_000_000, 2_000_000), self._disk(random))
+
+    def disk(self, name: str) -> DiskWeather:
+        return self._disk(Random(f"{self.seed}/weather/{name}"))
+
+    def _disk(self, random: Random) -> DiskWeather:
+        stalls = random.choice((0.0, 0.001, 0.02)) if self.disk_stalls else 0.0
+        sync = Latency(between(random, *self.disk_sync), random.uniform(0, 1), stalls, between(random, 0.02, 2.0))
+        write = Latency(between(random, 5e-6, 2e-4), random.uniform(0, 1))
+        read = Latency(between(random, 2e-5, 2e-3), random.uniform(0, 1))
+        return DiskWeather(sync, write, read, between(random, 2e7, 2e9), 0.0, self.disk_capacity)
+
+    def describe(self) -> str:
+        disks = f"sync median {self.disk_sync[0] * 1e3:.3f} to {self.disk_sync[1] * 1e3:.3f} ms"
+        return "\n".join(
+            (
+                f"shape    {self.shape.describe()}",
+                f"network  {self.network.describe()}",
+                f"faults   {self.faults.describe()}",
+                f"commit   {self.commit}{'' if self.commits_in_order else ', out of order'}",
+                f"clocks   off by up to {self.worst_clock:.2%}",
+                f"disks    {disks}{', with stalls' if self.disk_stalls else ''}, {self.disk_capacity >> 10} KiB",
+            )
+        )
+
+
+# ---------------------------------------------------------------- drawing
+
+
+def draw(seed: int | str) -> Weather:
+    """The weather of a seed."""
+    random = Random(f"{seed}/weather")
+    network = _draw_network(random)
+    faults = _draw_faults(random)
+    shape = _draw_shape(random)
+    fastest = between(random, 5e-5, 5e-3)
+    return Weather(
+        seed=str(seed),
+        network=network,
+        faults=faults,
+        shape=shape,
+        commit=Latency(between(random, 1e-4, 2e-2), random.uniform(0, 1), random.choice((0.0, 0.01)), 0.5),
+        commits_in_order=random.random() < 0.5,
+        worst_clock=random.choice((0.0, 0.0002, 0.05)),
+        disk_sync=(fastest, fastest * between(random, 1.0, 100.0)),
+        disk_stalls=random.random() < 0.3,
+        disk_capacity=1 << 26,
+    )
+
+
+def _draw_network(random: Random) -> NetworkWeather:
+    in_order = random.random() < 0.6
+    delay = Latency(
+        between(random, 5e-5, 2e-2), random.uniform(0, 1), random.choice((0.0, 0.0, 0.005)), between(random, 0.02, 0.2)
+    )
+
+    def rate(most: float) -> float:
+        return 0.0 if in_order or random.random() < 0.3 else between(random, most / 50, most)
+
+    return NetworkWeather(
+        delay=delay,
+        in_order=in_order,
+        loss=rate(0.05),
+        duplicate=rate(0.1),
+        reorder=rate(0.2),
+        bytes_per_second=between(random, 1e6, 1e9),
+        window_bytes=int(between(random, 2048, 1 << 20)),
+        late_notice=random.choice((0.0, 0.0, 0.5, 1.0)),
+        late_notice_seconds=between(random, 0.5, 20.0),
+        break_on_heal=random.random(),
+        distance=min(random.choice((1.0, 1.0, 3.0, 20.0)), max(1.0, 0.05 / delay.median)),
+    )
+
+
+def _draw_faults(random: Random) -> FaultWeather:
+    """Each kind is there in about half of the seeds: some bugs need quiet, and some many kinds at once."""
+
+    def rate(most: float, present: float = 0.5) -> float:
+        return between(random, most / 10, most) if random.random() < present else 0.0
+
+    return FaultWeather(
+        node_crashes=rate(1.0, 0.6),
+        repository_crashes=rate(0.6, 0.4),
+        client_crashes=rate(0.3, 0.3),
+        downtime=between(random, 0.05, 5.0),
+        power_loss=random.choice((0.0, 0.5, 1.0, 1.0)),
+        pauses=rate(0.7, 0.4),
+        pause_seconds=between(random, 0.05, 5.0),
+        clock_stops=random.random(),
+        partitions=rate(0.5, 0.4),
+        partition_seconds=between(random, 0.1, 5.0),
+        one_way=random.choice((0.0, 0.3, 1.0)),
+        breaks=rate(2.0, 0.4),
+        full_disks=rate(0.3, 0.15),
+        full_seconds=between(random, 0.2, 4.0),
+        failing_syncs=rate(0.1, 0.1),
+    )
+
+
+def _draw_shape(random: Random) -> Shape:
+    nodes = random.choice((1, 2, 3, 3, 3, 4, 5))
+    pick: Callable[[float, float], float] = lambda low, high: between(random, low, high)  # noqa: E731
+    return Shape(
+        nodes=nodes,
+        volumes=random.choice((1, 1, 2)),
+        logs=random.choice((1, 1, 1, 2)),
+        streams=random.choice((1, 1, 2, 3)),
+        replicas=min(nodes, random.choice((1, 2, 3, 3))),
+        clients=random.choice((1, 2, 3)),
+        chaos_seconds=pick(3, 15),
+        operations_per_second=pick(2, 40),
+        file_bytes=random.choice((1 << 16, 1 << 16, 1 << 20)),
+        batch_entries=random.choice((1, 3, 10)),
+        payload_bytes=random.choice((0, 16, 600, 6000)),
+        in_flight=random.choice((1, 4, 16)),
+        reads=random.choice((0.0, 0.3, 1.0)),
+        tails=random.choice((0.0, 0.2, 0.5)),
+        trims=random.choice((0.0, 0.0, 0.02, 0.1)),
+        finds=random.choice((0.0, 0.05)),
+        subscribers=random.choice((0, 1, 2)),
+    )
