@@ -7,12 +7,23 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from varlog.base.errors import InvalidArgument
+
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
     value: bytes
     version: int
     """Grows with every change of the key; 0 means: does not exist."""
+
+
+def _check_key(key: str) -> None:
+    if not key:
+        raise InvalidArgument("a key is empty")
+    try:
+        key.encode()
+    except UnicodeEncodeError as broken:
+        raise InvalidArgument(f"the key {key!r} is no valid text") from broken
 
 
 @dataclass(slots=True)
@@ -24,6 +35,14 @@ class Transaction:
     delete: list[str] = field(default_factory=list)
     delete_ranges: list[tuple[str, str]] = field(default_factory=list)
     """Keys in [first, second) go."""
+
+    def check(self) -> None:
+        """Raise `InvalidArgument` for what no store takes: odd keys, and a key that is both put and deleted."""
+        for key in (*self.expect, *self.put, *self.delete):
+            _check_key(key)
+        for key in self.put:
+            if key in self.delete or any(first <= key < second for first, second in self.delete_ranges):
+                raise InvalidArgument(f"one transaction both puts and deletes {key!r}")
 
 
 @dataclass(frozen=True, slots=True)

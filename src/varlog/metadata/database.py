@@ -1,0 +1,277 @@
+"""One SQLite file of keys, values and versions. Blocking; used by one thread only; knows no event loop.
+
+    kv        key TEXT, value BLOB, version INTEGER, crc INTEGER
+    counter   revision INTEGER
+
+`version` is the store's revision when the key was last changed; `crc` is the crc32c of all three, for SQLite
+itself would not notice a flipped bit. The revision grows with every transaction, so a key that is deleted and
+made again never repeats a version. It is the highest version in `kv`, unless the key that had it is gone: then
+`counter` remembers.
+
+Settings, each measured: write-ahead log with a sync per commit; checkpoints are our own, because SQLite's
+automatic one overlooks a failed sync, and because ours runs when nobody waits; exclusive locking, which
+spares the shared-memory file; the log's blocks are laid out at the start and then used over and over, which
+halves the time of a commit against a growing file.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from crc32c import crc32c
+
+from varlog.base.errors import Corrupt, NoSpace, Unavailable, Unsupported, VarlogError
+from varlog.ports.disk import DiskFailed
+from varlog.ports.metadata import Change, Transaction, Versioned
+from varlog.runtime.lock import FolderLock
+
+FILE_NAME = "metadata.db"
+APPLICATION_ID = 0x56524C47
+"""'VRLG' in the file's header tells ours from another program's."""
+SQLITE_MAGIC = b"SQLite format 3\x00"
+SCHEMA = 1
+PAGE_BYTES = 4096
+LOG_PAGES = 1000
+"""Size of the write-ahead log beyond which it is written back and begun anew."""
+
+_UPSERT = (
+    "INSERT INTO kv VALUES (?, ?, ?, ?) ON CONFLICT (key)"
+    " DO UPDATE SET value = excluded.value, version = excluded.version, crc = excluded.crc"
+)
+
+
+def translate(error: sqlite3.Error, path: Path) -> VarlogError:
+    """What an error of SQLite's means here."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return NoSpace(f"no space left for {path}")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return Corrupt(f"{path} is damaged or not a metadata store: {error}")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Unavailable(f"{path} is in use by another program")
+    return DiskFailed(f"{path}: {error}")
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The first text after all that begin with `prefix`; None if there is none."""
+    for length in range(len(prefix), 0, -1):
+        point = ord(prefix[length - 1]) + 1
+        if 0xD800 <= point < 0xE000:  # these are no characters
+            point = 0xE000
+        if point <= 0x10FFFF:
+            return prefix[: length - 1] + chr(point)
+    return None
+
+
+def checksum(key: str, value: bytes, version: int) -> int:
+    """What the `crc` column of a row must be."""
+    return int(crc32c(value, crc32c(version.to_bytes(8, "little"), crc32c(key.encode()))))
+
+
+def make_folder(folder: Path) -> None:
+    """Create a data folder so that it is there after a crash, too."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parent = os.open(folder.parent, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
+    except OSError as error:
+        raise DiskFailed(f"the folder {folder} cannot be made: {error.strerror}") from error
+
+
+class Database:
+    """The file, locked for this process. Every method raises only errors of ours."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._log = folder / (FILE_NAME + "-wal")
+        self.revision = 0
+        self._revision_before = 0
+        """When the transaction that is under way began."""
+        self._unwritten_pages = 0
+        """Pages, at most, in the write-ahead log that the file itself lacks."""
+        make_folder(folder)
+        self._lock = FolderLock(folder)
+        try:
+            self._connection = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    # ------------------------------------------------------------ opening
+
+    def _open(self) -> sqlite3.Connection:
+        self._check_files()
+        try:
+            connection = sqlite3.connect(self._path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        try:
+            self._configure(connection)
+            self._check(connection)
+            self._lay_out_log(connection)
+            newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
+            self.revision = connection.execute(newest).fetchone()[0]
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise translate(error, self._path) from error
+            raise
+        return connection
+
+    def _check_files(self) -> None:
+        """Stop before SQLite would take a file too short to judge, or none beside a log, for an empty database."""
+        if self._path.exists() and self._path.stat().st_size:
+            with self._path.open("rb") as file:
+                if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
+                    raise Corrupt(f"{self._path} is not a metadata store")
+        elif self._log.exists() and self._log.stat().st_size:
+            raise Corrupt(f"{self._path} is missing or empty, but its log {self._log.name} is there")
+
+    def _configure(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        # Foreign files are told apart before anything is written to them.
+        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            found = connection.execute("PRAGMA application_id").fetchone()[0]
+            if found != APPLICATION_ID:
+                raise Corrupt(f"{self._path} is a database of another program")
+        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+            raise DiskFailed(f"{self._path} is on a file system without write-ahead logging")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.executescript(
+                f"""BEGIN IMMEDIATE;
+                CREATE TABLE kv (
+                    key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
+                ) WITHOUT ROWID;
+                CREATE TABLE counter (revision INTEGER NOT NULL);
+                INSERT INTO counter VALUES (0);
+                PRAGMA application_id = {APPLICATION_ID};
+                PRAGMA user_version = {SCHEMA};
+                COMMIT;"""
+            )
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        schema = connection.execute("PRAGMA user_version").fetchone()[0]
+        if schema != SCHEMA:
+            raise Unsupported(f"{self._path} has version {schema}, this release knows {SCHEMA}")
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise Corrupt(f"{self._path} is damaged: {verdict}")
+
+    def _lay_out_log(self, connection: sqlite3.Connection) -> None:
+        """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
+        if self._log.exists() and self._log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
+            return
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE ballast (bytes BLOB)")
+            connection.execute("INSERT INTO ballast VALUES (zeroblob(?))", (LOG_PAGES * PAGE_BYTES,))
+            connection.execute("COMMIT")
+            connection.execute("DROP TABLE ballast")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            if connection.in_transaction:  # a full disk: do without
+                connection.execute("ROLLBACK")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    # ------------------------------------------------------------ reading
+
+    def get(self, key: str) -> Versioned | None:
+        rows = self._select("WHERE key = ?", key)
+        return rows[0][1] if rows else None
+
+    def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        end = prefix_end(prefix)
+        if end is None:
+            return self._select("WHERE key >= ? ORDER BY key", prefix)
+        return self._select("WHERE key >= ? AND key < ? ORDER BY key", prefix, end)
+
+    def _select(self, condition: str, *values: str) -> list[tuple[str, Versioned]]:
+        try:
+            rows = self._connection.execute(f"SELECT key, value, version, crc FROM kv {condition}", values).fetchall()
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        for key, value, version, crc in rows:
+            if checksum(key, value, version) != crc:
+                raise Corrupt(f"{self._path}: the value of {key!r} does not match its checksum")
+        return [(key, Versioned(value, version)) for key, value, version, _ in rows]
+
+    # ------------------------------------------------------------ writing
+
+    def apply(self, transaction: Transaction) -> list[Change] | None:
+        """Judge and apply one transaction, not yet durable; what it changed, or None if an expectation failed.
+
+        The first one begins a transaction of SQLite's, which `commit` or `roll_back` ends.
+        """
+        try:
+            if not self._connection.in_transaction:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._revision_before = self.revision
+            return self._change(transaction) if self._expected(transaction) else None
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def _expected(self, transaction: Transaction) -> bool:
+        for key, version in transaction.expect.items():
+            row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
+            if (0 if row is None else row[0]) != version:
+                return False
+        return True
+
+    def _change(self, transaction: Transaction) -> list[Change]:
+        self.revision += 1
+        execute = self._connection.execute
+        deleted: list[str] = []
+        for first, second in transaction.delete_ranges:
+            rows = execute("DELETE FROM kv WHERE key >= ? AND key < ? RETURNING key", (first, second))
+            deleted.extend(sorted(key for (key,) in rows))
+        for key in transaction.delete:
+            deleted.extend(key for (key,) in execute("DELETE FROM kv WHERE key = ? RETURNING key", (key,)).fetchall())
+        if deleted:
+            execute("UPDATE counter SET revision = ?", (self.revision,))
+        for key, value in transaction.put.items():
+            execute(_UPSERT, (key, value, self.revision, checksum(key, value, self.revision)))
+            self._unwritten_pages += 1 + len(value) // PAGE_BYTES
+        self._unwritten_pages += 2 + len(deleted)
+        return [Change(key, None) for key in deleted] + [Change(key, value) for key, value in transaction.put.items()]
+
+    def commit(self) -> None:
+        """Make everything applied since the last one durable, with one sync."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def roll_back(self) -> None:
+        """Undo everything applied since the last commit."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        self.revision = self._revision_before
+
+    def checkpoint_if_due(self) -> None:
+        """Write the log back into the file once it is long. A full disk only puts it off."""
+        if self._unwritten_pages < LOG_PAGES:
+            return
+        self._unwritten_pages = 0
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            translated = translate(error, self._path)
+            if not isinstance(translated, NoSpace):
+                raise translated from error
+
+    def close(self) -> None:
+        try:
+            self._connection.close()
+        finally:
+            self._lock.release()
