@@ -1,0 +1,102 @@
+"""Batches as Arrow record batches: the received bytes are Arrow's own layout, so they are wrapped, not copied.
+
+The schema is the one that Spark sees. Offsets and texts come from the network: they are checked here,
+because Arrow itself trusts them. pyarrow is an extra and is loaded at the first use.
+"""
+
+from array import array
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from varlog.base.errors import Corrupt, Unsupported
+from varlog.wire.batch import Batch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from varlog.client.entry import ReadBatch
+
+
+@cache
+def _library() -> Any:
+    try:
+        import pyarrow
+    except ImportError as missing:
+        raise Unsupported("Arrow needs the extra: pip install 'varlog[arrow]'") from missing
+    return pyarrow
+
+
+@cache
+def schema() -> "pyarrow.Schema":
+    """The columns of every record batch."""
+    arrow = _library()
+    return arrow.schema(
+        [
+            arrow.field("glsn", arrow.int64(), nullable=False),
+            arrow.field("stream", arrow.int32(), nullable=False),
+            arrow.field("slot", arrow.int64(), nullable=False),
+            arrow.field("time", arrow.timestamp("us", tz="UTC"), nullable=False),
+            arrow.field("key", arrow.binary()),
+            arrow.field("headers", arrow.map_(arrow.string(), arrow.binary()), nullable=False),
+            arrow.field("payload", arrow.binary(), nullable=False),
+        ]
+    )
+
+
+def record_batch(read: "ReadBatch", batch: Batch, low: int) -> "pyarrow.RecordBatch":
+    """Entries from `low` on of `batch`, as many as `read` has."""
+    arrow = _library()
+    count = read.count
+    whole = [_key_column(batch), _header_column(batch), _payload_column(batch)]
+    columns = [
+        _fixed(arrow.int64(), array("q", range(read.first, read.first + count))),
+        _fixed(arrow.int32(), array("i", [read.stream]) * count),
+        _fixed(arrow.int64(), array("q", range(read.slot, read.slot + count))),
+        _fixed(arrow.timestamp("us", tz="UTC"), array("q", [min(read.time_us, (1 << 63) - 1)]) * count),
+        *(column.slice(low, count) for column in whole),
+    ]
+    return arrow.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def _fixed(kind: Any, values: "array[int]") -> Any:
+    arrow = _library()
+    return arrow.Array.from_buffers(kind, len(values), [None, arrow.py_buffer(values)])
+
+
+def _binary(kind: Any, count: int, bitmap: memoryview | None, offsets: memoryview, values: memoryview) -> Any:
+    arrow = _library()
+    buffers = [None if bitmap is None else arrow.py_buffer(bitmap), arrow.py_buffer(offsets), arrow.py_buffer(values)]
+    return _checked(arrow.Array.from_buffers(kind, count, buffers))
+
+
+def _checked(column: Any) -> Any:
+    try:
+        column.validate(full=True)
+    except _library().ArrowInvalid as invalid:
+        raise Corrupt(f"a column of a batch makes no sense: {invalid}") from invalid
+    return column
+
+
+def _payload_column(batch: Batch) -> Any:
+    return _binary(_library().binary(), len(batch), None, *batch.payload_buffers())
+
+
+def _key_column(batch: Batch) -> Any:
+    buffers = batch.key_buffers()
+    if buffers is None:
+        return _library().nulls(len(batch), _library().binary())
+    bitmap, offsets, values = buffers
+    return _binary(_library().binary(), len(batch), bitmap, offsets, values)
+
+
+def _header_column(batch: Batch) -> Any:
+    arrow = _library()
+    buffers = batch.header_buffers()
+    if buffers is None:
+        lists = _fixed(arrow.int32(), array("i", bytes(4 * (len(batch) + 1))))
+        return arrow.MapArray.from_arrays(lists, arrow.array([], arrow.string()), arrow.array([], arrow.binary()))
+    bounds, names, values = buffers
+    lists = arrow.Array.from_buffers(arrow.int32(), len(batch) + 1, [None, arrow.py_buffer(bounds)])
+    pairs = bounds[len(batch)]
+    keys = _binary(arrow.string(), pairs, None, *names)
+    return _checked(arrow.MapArray.from_arrays(lists, keys, _binary(arrow.binary(), pairs, None, *values)))

@@ -1,0 +1,146 @@
+"""What an append carries, judged before anything else happens to it.
+
+Whatever is accepted here can be encoded, alone or together with others: a batch that several
+callers share must not fail because of one of them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from varlog.base import limits
+from varlog.base.errors import InvalidArgument, TooLarge
+from varlog.wire.batch import Headers
+from varlog.wire.frame import Buffer
+
+ENTRY_OVERHEAD_BYTES = 128
+"""What an entry costs in memory besides its bytes, in round figures."""
+
+
+class Columns(NamedTuple):
+    """Entries by column, as `encode_batch` wants them."""
+
+    payloads: list[bytes]
+    keys: list[bytes | None] | None
+    headers: list[Headers] | None
+    cost: int
+    """Bytes, with what the entries cost besides."""
+
+
+def as_bytes(value: object, what: str) -> bytes:
+    """The value as bytes that nobody else can change."""
+    if type(value) is bytes:
+        data = value
+    elif isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+    else:
+        raise InvalidArgument(f"{what} is made of bytes, not {type(value).__name__}")
+    if len(data) > limits.ENTRY_BYTES:
+        raise TooLarge(f"{what} of {len(data)} bytes", limits.ENTRY_BYTES)
+    return data
+
+
+def checked_headers(headers: object) -> dict[str, bytes]:
+    """A copy of an entry's headers."""
+    if not isinstance(headers, Mapping):
+        raise InvalidArgument(f"headers are a mapping of text to bytes, not {type(headers).__name__}")
+    if len(headers) > limits.HEADERS_PER_ENTRY:
+        raise TooLarge(f"{len(headers)} headers of one entry", limits.HEADERS_PER_ENTRY)
+    for name in headers:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"the name of a header is text, not {type(name).__name__}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as invalid:
+            raise InvalidArgument(f"the name of a header is not valid text: {name!r}") from invalid
+    return {name: as_bytes(value, f"header {name!r}") for name, value in headers.items()}
+
+
+def one_entry(payload: Buffer, key: Buffer | None, headers: Headers | None) -> Columns:
+    """The columns of a single entry."""
+    data = as_bytes(payload, "an entry")
+    cost = len(data) + ENTRY_OVERHEAD_BYTES
+    keys: list[bytes | None] | None = None
+    if key is not None:
+        key = as_bytes(key, "a key")
+        keys, cost = [key], cost + len(key)
+    listed: list[Headers] | None = None
+    if headers:
+        copied = checked_headers(headers)
+        listed, cost = [copied], cost + headers_bytes(copied)
+    return Columns([data], keys, listed, cost)
+
+
+def many_entries(
+    payloads: Iterable[Buffer],
+    key: Buffer | None,
+    keys: Sequence[Buffer | None] | None,
+    headers: Headers | Sequence[Headers] | None,
+) -> Columns:
+    """The columns of a batch; `key` and a single mapping of headers go to every entry."""
+    if isinstance(payloads, str | bytes | bytearray | memoryview):
+        raise InvalidArgument("a batch is a list of entries, not a single one")
+    listed = list(payloads)
+    if not listed:
+        raise InvalidArgument("an append needs at least one entry")
+    if len(listed) > limits.BATCH_ENTRIES:
+        raise TooLarge(f"{len(listed)} entries in one batch", limits.BATCH_ENTRIES)
+    entries = as_entries(listed)
+    size = sum(map(len, entries))
+    if size > limits.BATCH_BYTES:
+        raise TooLarge(f"a batch of {size} bytes", limits.BATCH_BYTES)
+    all_keys = _all_keys(len(entries), key, keys)
+    all_headers = _all_headers(len(entries), headers)
+    cost = size + ENTRY_OVERHEAD_BYTES * len(entries)
+    if all_keys is not None:
+        cost += sum(len(each) for each in all_keys if each is not None)
+    if all_headers is not None:
+        cost += sum(map(headers_bytes, all_headers))
+    return Columns(entries, all_keys, all_headers, cost)
+
+
+def as_entries(payloads: list[Buffer]) -> list[bytes]:
+    """All of them as bytes; nothing is touched one by one when they already are."""
+    if all(type(each) is bytes for each in payloads) and max(map(len, payloads)) <= limits.ENTRY_BYTES:
+        return payloads  # type: ignore[return-value]
+    return [as_bytes(each, "an entry") for each in payloads]
+
+
+def _all_keys(count: int, key: Buffer | None, keys: Sequence[Buffer | None] | None) -> list[bytes | None] | None:
+    if key is not None and keys is not None:
+        raise InvalidArgument("give one key for all entries or a list of keys, not both")
+    if key is not None:
+        return [as_bytes(key, "a key")] * count
+    if keys is None:
+        return None
+    if len(keys) != count:
+        raise InvalidArgument(f"{len(keys)} keys for {count} entries")
+    return [None if each is None else as_bytes(each, "a key") for each in keys]
+
+
+def _all_headers(count: int, headers: Headers | Sequence[Headers] | None) -> list[Headers] | None:
+    if not headers:
+        return None
+    if isinstance(headers, Mapping):
+        return [checked_headers(headers)] * count
+    if len(headers) != count:
+        raise InvalidArgument(f"{len(headers)} mappings of headers for {count} entries")
+    return [checked_headers(each) for each in headers]
+
+
+def headers_bytes(headers: Headers) -> int:
+    """What the headers of one entry add to its batch, in round figures."""
+    return sum(4 * len(name) + len(value) + 8 for name, value in headers.items())
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Several appends as one batch, in this order."""
+    if len(parts) == 1:
+        return parts[0]
+    payloads = [payload for part in parts for payload in part.payloads]
+    keys: list[bytes | None] | None = None
+    headers: list[Headers] | None = None
+    if any(part.keys is not None for part in parts):
+        keys = [key for part in parts for key in (part.keys or [None] * len(part.payloads))]
+    if any(part.headers is not None for part in parts):
+        headers = [each for part in parts for each in (part.headers or [{}] * len(part.payloads))]
+    return Columns(payloads, keys, headers, sum(part.cost for part in parts))

@@ -1,0 +1,101 @@
+"""What may be appended."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from varlog.base import limits
+from varlog.base.errors import InvalidArgument, TooLarge
+from varlog.client.columns import Columns, joined, many_entries, one_entry
+from varlog.wire.batch import Batch, encode_batch
+
+
+def test_bytes_are_taken_as_they_are_and_all_else_is_copied() -> None:
+    payload = b"abc"
+    assert one_entry(payload, None, None).payloads[0] is payload
+    mutable: Any = bytearray(b"abc")
+    entry = one_entry(mutable, memoryview(mutable), {"h": mutable})
+    mutable[0] = 0
+    assert entry.payloads == [b"abc"]
+    assert entry.keys == [b"abc"]
+    assert entry.headers == [{"h": b"abc"}]
+
+
+@pytest.mark.parametrize(
+    ("payload", "key", "headers"),
+    [
+        ("text", None, None),
+        (None, None, None),
+        (7, None, None),
+        (b"", "text", None),
+        (b"", None, {"x": "text"}),
+        (b"", None, {b"x": b""}),
+        (b"", None, {"\ud800": b""}),
+        (b"", None, ["x"]),
+    ],
+)
+def test_what_is_not_bytes_is_refused(payload: Any, key: Any, headers: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        one_entry(payload, key, headers)
+    with pytest.raises(InvalidArgument):
+        many_entries([b"good", payload], key, None, headers)
+
+
+def test_an_empty_append_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="at least one entry"):
+        many_entries([], None, None, None)
+
+
+@pytest.mark.parametrize("payloads", [b"abc", "abc", bytearray(b"abc")])
+def test_a_single_entry_is_no_batch(payloads: Any) -> None:
+    with pytest.raises(InvalidArgument, match="not a single one"):
+        many_entries(payloads, None, None, None)
+
+
+def test_sizes_are_limited() -> None:
+    large = bytes(limits.ENTRY_BYTES + 1)
+    attempts: list[Callable[[], Columns]] = [
+        lambda: one_entry(large, None, None),
+        lambda: one_entry(b"", large, None),
+        lambda: one_entry(b"", None, {"h": large}),
+        lambda: many_entries([b"", large], None, None, None),
+    ]
+    for attempt in attempts:
+        with pytest.raises(TooLarge) as refused:
+            attempt()
+        assert refused.value.limit == limits.ENTRY_BYTES
+    half = bytes(limits.BATCH_BYTES // 2)
+    with pytest.raises(TooLarge) as batch:
+        many_entries([half, half, b"x"], None, None, None)
+    assert batch.value.limit == limits.BATCH_BYTES
+    with pytest.raises(TooLarge):
+        many_entries([b""] * (limits.BATCH_ENTRIES + 1), None, None, None)
+    with pytest.raises(TooLarge):
+        one_entry(b"", None, {str(number): b"" for number in range(limits.HEADERS_PER_ENTRY + 1)})
+
+
+def test_keys_and_headers_for_all_or_one_by_one() -> None:
+    assert many_entries([b"a", b"b"], b"k", None, {"h": b"v"})[1:3] == ([b"k", b"k"], [{"h": b"v"}, {"h": b"v"}])
+    assert many_entries([b"a", b"b"], None, [None, b"k"], [{}, {"h": b"v"}])[1:3] == ([None, b"k"], [{}, {"h": b"v"}])
+    with pytest.raises(InvalidArgument, match="1 keys for 2 entries"):
+        many_entries([b"a", b"b"], None, [b"k"], None)
+    with pytest.raises(InvalidArgument, match="not both"):
+        many_entries([b"a"], b"k", [b"k"], None)
+    with pytest.raises(InvalidArgument, match="1 mappings of headers for 2"):
+        many_entries([b"a", b"b"], None, None, [{"h": b""}])
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
+entries = st.tuples(
+    st.binary(max_size=5), st.one_of(st.none(), st.binary(max_size=3)), st.dictionaries(names, st.binary(max_size=3))
+)
+
+
+@given(st.lists(entries, min_size=1, max_size=8))
+def test_appends_that_travel_together_stay_what_they_were(appends: list[tuple[bytes, bytes | None, Any]]) -> None:
+    together: Columns = joined([one_entry(*each) for each in appends])
+    batch = Batch(encode_batch(together.payloads, keys=together.keys, headers=together.headers))
+    assert list(zip(batch.payloads(), batch.keys(), batch.headers(), strict=True)) == appends
