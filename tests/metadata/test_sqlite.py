@@ -429,6 +429,57 @@ def test_the_log_is_laid_out_and_used_over_and_over(tmp_path: Path) -> None:
     run(story())
 
 
+def test_scans_at_the_edges_of_unicode(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path)
+        names = ["a/", "a/1", "a/\U0010ffff", "a0", "\ud7ff", "\ue000", "\U0010ffff1"]
+        assert await store.commit(Transaction(put={name: b"" for name in reversed(names)}))
+        found = {prefix: [key for key, _ in await store.scan(prefix)] for prefix in ("", "a/", "\ud7ff", "\U0010ffff")}
+        assert found == {"": names, "a/": names[:3], "\ud7ff": ["\ud7ff"], "\U0010ffff": ["\U0010ffff1"]}
+        await store.close()
+
+    run(story())
+
+
+def test_versions_grow_across_deletions_and_restarts(tmp_path: Path) -> None:
+    async def story() -> None:
+        versions = []
+        for _ in range(3):
+            store = await SqliteStore.open(tmp_path)
+            assert await store.commit(put("a"))
+            found = await store.get("a")
+            assert found is not None
+            versions.append(found.version)
+            assert await store.commit(Transaction(delete_ranges=[("", "z")]))
+            await store.close()
+        assert versions == sorted(set(versions))
+
+    run(story())
+
+
+def test_a_change_not_in_a_read_comes_through_the_watch_begun_before_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path)
+
+        async def write() -> None:
+            for n in range(50):
+                assert await store.commit(put("a", b"%d" % n))
+
+        writing = asyncio.ensure_future(write())
+        await store.get("a")
+        watch = store.watch("a")
+        found = await store.get("a")
+        last = b"-1" if found is None else found.value
+        await writing
+        while last != b"49":
+            change = await anext(watch)
+            assert change.value is not None
+            last = change.value
+        await store.close()
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("prefix", "end"),
     [("", None), ("a", "b"), ("a/", "a0"), ("a\U0010ffff", "b"), ("\U0010ffff", None), ("\ud7ff", "\ue000")],
