@@ -433,7 +433,7 @@ def test_scans_at_the_edges_of_unicode(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
         names = ["a/", "a/1", "a/\U0010ffff", "a0", "\ud7ff", "\ue000", "\U0010ffff1"]
-        assert await store.commit(Transaction(put={name: b"" for name in reversed(names)}))
+        assert await store.commit(Transaction(put=dict.fromkeys(reversed(names), b"")))
         found = {prefix: [key for key, _ in await store.scan(prefix)] for prefix in ("", "a/", "\ud7ff", "\U0010ffff")}
         assert found == {"": names, "a/": names[:3], "\ud7ff": ["\ud7ff"], "\U0010ffff": ["\U0010ffff1"]}
         await store.close()
