@@ -127,10 +127,11 @@ def test_a_cut_is_forgotten_once_every_member_has_it_on_disk() -> None:
     first = make_cut(order)
     report(order, 1, 1, 2, bound=2)
     report(order, 3, 2, 2, bound=2)
-    assert order.take_bound_cuts(10) == []
+    assert order.bound_cuts(10) == []
     report(order, 2, 1, 2, bound=2)
-    assert order.take_bound_cuts(10) == [first]
-    assert order.take_bound_cuts(10) == []
+    assert order.bound_cuts(10) == [first]
+    order.forget(1)
+    assert order.bound_cuts(10) == []
     assert order.missed(StreamId(1), Slot(0)) == []
 
 
@@ -142,7 +143,7 @@ def test_a_stuck_stream_does_not_keep_the_cuts_of_others() -> None:
     report(order, 2, 2, 2, bound=1)
     alone = make_cut(order)
     report(order, 2, 2, 2, bound=2)
-    assert order.take_bound_cuts(10) == [alone]
+    assert order.bound_cuts(10) == [alone]
     assert [commit for commit in both.commits if commit.stream == 1] == order.missed(StreamId(1), Slot(0))
 
 

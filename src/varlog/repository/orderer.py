@@ -8,7 +8,7 @@ costs none. The cuts of all logs that are due travel in one transaction.
 import asyncio
 from collections.abc import Callable
 
-from varlog.base.errors import NotFound, VarlogError
+from varlog.base.errors import NoSpace, NotFound, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
@@ -19,6 +19,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 DROPS_PER_TRANSACTION = 256
 """Cuts forgotten along with a new one, at most."""
+NO_SPACE_PAUSE_S = 0.5
+"""How long a store without room is left alone."""
 DROP_IDLE_S = 1.0
 """How long forgotten cuts wait for a new one to travel with."""
 
@@ -35,6 +37,8 @@ class Orderer:
         self._due: dict[LogId, LogOrder] = {}
         self._wake = asyncio.Event()
         self._cutting = asyncio.Lock()
+        self._dropping: list[tuple[LogOrder, int]] = []
+        """What the transaction in the making deletes."""
         self.cuts = 0
         """Made since the start."""
 
@@ -107,7 +111,9 @@ class Orderer:
         for cut in cuts:
             self._drop_bound(self._orders[cut.log], transaction)
             transaction.put[keys.cut(cut.log, cut.high_watermark)] = _encode(cut).SerializeToString()
-        await self._commit(transaction)
+        if not await self._commit(transaction):
+            self._due = due | self._due
+            return
         for cut in cuts:
             due[cut.log].apply(cut)
         self.cuts += len(cuts)
@@ -126,9 +132,10 @@ class Orderer:
 
     def _drop_bound(self, order: LogOrder, transaction: Transaction) -> None:
         """Every member has these on disk; the base says where the log stands without them (M3)."""
-        bound = order.take_bound_cuts(DROPS_PER_TRANSACTION)
+        bound = order.bound_cuts(DROPS_PER_TRANSACTION)
         if not bound:
             return
+        self._dropping.append((order, len(bound)))
         transaction.delete.extend(keys.cut(order.log, cut.high_watermark) for cut in bound)
         base = pb.CutBase(
             high_watermark=order.high_watermark,
@@ -136,15 +143,24 @@ class Orderer:
         )
         transaction.put[keys.cut_base(order.log)] = base.SerializeToString(deterministic=True)
 
-    async def _commit(self, transaction: Transaction) -> None:
+    async def _commit(self, transaction: Transaction) -> bool:
+        """False: there was no room, nothing was changed, and it will be tried again."""
+        dropping, self._dropping = self._dropping, []
         try:
             committed = await self._store.commit(transaction)
+        except NoSpace:
+            await self._clock.sleep(NO_SPACE_PAUSE_S)
+            self._wake.set()
+            return False
         except VarlogError:
             # whether it is there is known only after a restart
             for order in self._orders.values():
                 order.close()
             raise
         invariant(committed, "a cut has no condition that could fail")
+        for order, count in dropping:
+            order.forget(count)
+        return True
 
 
 def _encode(cut: Cut) -> pb.Cut:

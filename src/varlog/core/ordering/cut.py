@@ -21,7 +21,7 @@ What must hold, and where:
 - Batches are reported whole, and all members have the same ones, so the smallest tail is a batch
   edge and a cut never splits a batch (I7).
 - Cuts are kept until every member of every stream in them has its binding on disk, so any member
-  can be given all it missed (`missed`, `bound`).
+  can be given all it missed (`missed`, `bound_cuts`).
 """
 
 from bisect import bisect_right
@@ -193,10 +193,13 @@ class LogOrder:
         first = bisect_right(history, start, key=lambda kept: kept[0].binding.slot_end)
         return [history[index][0] for index in range(first, len(history))]
 
-    def take_bound_cuts(self, limit: int) -> list[Cut]:
-        """Cuts that every member has on disk and that may be forgotten; each is given once."""
-        taken, self._bound_cuts = self._bound_cuts[:limit], self._bound_cuts[limit:]
-        return taken
+    def bound_cuts(self, limit: int) -> list[Cut]:
+        """Cuts that every member has on disk: the driver deletes them, then calls `forget`."""
+        return self._bound_cuts[:limit]
+
+    def forget(self, count: int) -> None:
+        """The first `count` of the bound cuts are deleted."""
+        del self._bound_cuts[:count]
 
     def _keep(self, cut: Cut) -> None:
         kept = _Kept(cut, len(cut.commits))
