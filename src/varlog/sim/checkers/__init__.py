@@ -1,0 +1,42 @@
+"""One checker, one file: each looks at one invariant in the history of one log, in linear time or nearly so."""
+
+from varlog.sim.checkers import (
+    agreement,
+    atomic,
+    dense,
+    found,
+    fresh_tail,
+    no_invention,
+    no_loss,
+    one_value,
+    progress,
+    real_time,
+    refused,
+    subscribers,
+    trim,
+)
+from varlog.sim.checkers.base import Checker, Violation, split
+from varlog.sim.history import History
+
+CHECKERS: dict[str, Checker] = {
+    "I1": no_loss.check,
+    "I2": one_value.check,
+    "I3": dense.check,
+    "I4": real_time.check,
+    "I5": no_invention.check,
+    "I6": refused.check,
+    "I7": atomic.check,
+    "I8": agreement.check,
+    "I9": subscribers.check,
+    "I10": fresh_tail.check,
+    "I13": trim.check,
+    "I14": progress.check,
+    "find": found.check,
+}
+
+__all__ = ["CHECKERS", "Violation", "check_history"]
+
+
+def check_history(history: History) -> list[Violation]:
+    """Everything that is wrong with it."""
+    return [violation for log in split(history) for check in CHECKERS.values() for violation in check(log)]

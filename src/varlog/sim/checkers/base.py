@@ -1,0 +1,154 @@
+"""What checkers share: the view of one log's history, and what a violation is."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from varlog.sim.history import (
+    Append,
+    Expectation,
+    FinalLog,
+    Find,
+    History,
+    Operation,
+    Read,
+    Replica,
+    Subscription,
+    Tail,
+    Trim,
+)
+
+
+class Violation(NamedTuple):
+    """An invariant that does not hold, with the evidence."""
+
+    invariant: str
+    log: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant} violated in log {self.log!r}: {self.evidence}"
+
+
+class Sight(NamedTuple):
+    """Somebody saw that an entry is at a position. `end`: when he knew; None: only at the very end."""
+
+    glsn: int
+    payload: str
+    end: int | None
+    source: str
+
+
+@dataclass(eq=False)
+class LogHistory:
+    """The part of a history that is about one log."""
+
+    log: str
+    appends: list[Append]
+    reads: list[Read]
+    subscriptions: list[Subscription]
+    tails: list[Tail]
+    trims: list[Trim]
+    finds: list[Find]
+    replicas: list[Replica]
+    expectations: list[Expectation]
+    final: FinalLog | None
+    at: dict[int, str] = field(default_factory=dict)
+    """Position -> payload in the final log."""
+    found: dict[str, int] = field(default_factory=dict)
+    """Payload -> its (first) position in the final log."""
+
+    def __post_init__(self) -> None:
+        if self.final is not None:
+            self.at = dict(zip(self.final.glsns, self.final.payloads, strict=True))
+            for glsn, payload in self.at.items():
+                self.found.setdefault(payload, glsn)
+
+    @property
+    def trimmed(self) -> int:
+        """Nothing at or below is there at the end."""
+        return self.final.trimmed if self.final is not None else 0
+
+    def acks(self) -> list[Append]:
+        return [append for append in self.appends if append.outcome == "ack"]
+
+    def sights(self) -> Iterator[Sight]:
+        """Everything anybody saw, except what only replicas know."""
+        for append in self.acks():
+            for offset, payload in enumerate(append.payloads):
+                yield Sight(append.first + offset, payload, append.end, f"ack to {describe(append)}")
+        for read in self.reads:
+            if read.payload is not None:
+                yield Sight(read.glsn, read.payload, read.end, describe(read))
+        for subscription in self.subscriptions:
+            source = describe(subscription)
+            for glsn, payload, order in zip(
+                subscription.glsns, subscription.payloads, subscription.orders, strict=True
+            ):
+                yield Sight(glsn, payload, order, source)
+        for glsn, payload in self.at.items():
+            yield Sight(glsn, payload, None, "the final scan")
+
+    def violation(self, invariant: str, evidence: str) -> Violation:
+        return Violation(invariant, self.log, evidence)
+
+
+Checker = Callable[[LogHistory], Iterator[Violation]]
+
+
+def split(history: History) -> list[LogHistory]:
+    """By log."""
+    return [_of_log(history, log) for log in history.logs()]
+
+
+def _of_log(history: History, log: str) -> LogHistory:
+    finals = history.of(FinalLog, log)
+    return LogHistory(
+        log=log,
+        appends=history.of(Append, log),
+        reads=history.of(Read, log),
+        subscriptions=history.of(Subscription, log),
+        tails=history.of(Tail, log),
+        trims=history.of(Trim, log),
+        finds=history.of(Find, log),
+        replicas=history.of(Replica, log),
+        expectations=history.of(Expectation, log),
+        final=finals[-1] if finals else None,
+    )
+
+
+def describe(operation: Operation) -> str:
+    """For people: who did what, and when."""
+    ended = "never ended" if operation.end_time is None else f"to {operation.end_time:.6f}"
+    return f"{operation.client or 'somebody'}'s {_what(operation)} from {operation.start_time:.6f} {ended}"
+
+
+def _what(operation: Operation) -> str:
+    if isinstance(operation, Append):
+        batch = operation.payloads[0] if operation.payloads else "nothing"
+        more = f" and {len(operation.payloads) - 1} more" if len(operation.payloads) > 1 else ""
+        where = f" at {operation.first}..{operation.last}" if operation.outcome == "ack" else f" ({operation.outcome})"
+        return f"append of {batch}{more}{where}"
+    if isinstance(operation, Read):
+        return f"read of {operation.glsn}: {operation.payload or f'{operation.error}({operation.value})'}"
+    if isinstance(operation, Subscription):
+        only = f" of stream {operation.stream}" if operation.stream else ""
+        return f"subscription{only} from position {operation.first}"
+    if isinstance(operation, Tail):
+        return f"tail: {operation.tail}"
+    if isinstance(operation, Trim):
+        return f"trim up to {operation.upto}{'' if operation.done else f' ({operation.error})'}"
+    if isinstance(operation, Find):
+        return f"find of {operation.time_us} µs: {operation.glsn}"
+    return operation.kind
+
+
+def highest_before(events: list[tuple[int, int]]) -> Callable[[int], int]:
+    """From (order, position) pairs, a function: the highest position among those before a given order (0: none)."""
+    events = sorted(events)
+    orders = [order for order, _ in events]
+    highest = [0]
+    for _, position in events:
+        highest.append(max(highest[-1], position))
+    return lambda order: highest[bisect_left(orders, order)]

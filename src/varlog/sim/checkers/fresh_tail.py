@@ -1,0 +1,20 @@
+"""I10. Fresh tail: `tail()` returns at least every position that was known before the call began, and no fiction."""
+
+from collections.abc import Iterator
+
+from varlog.sim.checkers.base import LogHistory, Violation, describe, highest_before
+
+
+def check(history: LogHistory) -> Iterator[Violation]:
+    events = [(sight.end, sight.glsn) for sight in history.sights() if sight.end is not None]
+    events += [(tail.end, tail.tail) for tail in history.tails if tail.end is not None and tail.tail is not None]
+    highest = highest_before(events)
+    for tail in history.tails:
+        if tail.tail is None:
+            continue
+        if tail.tail < highest(tail.start):
+            yield history.violation(
+                "I10", f"{describe(tail)}, but position {highest(tail.start)} had been seen before it began"
+            )
+        if history.final is not None and tail.tail > history.final.tail:
+            yield history.violation("I10", f"{describe(tail)}, but the log ends at {history.final.tail}")

@@ -1,0 +1,42 @@
+"""I14. It gets going again: once faults have stopped, appends and subscriptions proceed within a bound."""
+
+from collections.abc import Iterator
+
+from varlog.sim.checkers.base import LogHistory, Violation, describe
+
+
+def check(history: LogHistory) -> Iterator[Violation]:
+    for expected in history.expectations:
+        if expected.excuse:
+            continue
+        limit = expected.healed_time + expected.bound
+        if not any(
+            append.outcome == "ack"
+            and append.stream == expected.stream
+            and append.start >= expected.healed
+            and append.end_time is not None
+            and append.end_time <= limit
+            for append in history.appends
+        ):
+            yield history.violation(
+                "I14",
+                f"stream {expected.stream} acked no append between {expected.healed_time:.3f}, when all faults had "
+                f"stopped, and {limit:.3f}",
+            )
+    yield from _subscriptions(history)
+
+
+def _subscriptions(history: LogHistory) -> Iterator[Violation]:
+    if history.final is None:
+        return
+    for subscription in history.subscriptions:
+        if not subscription.must_catch_up:
+            continue
+        last = subscription.glsns[-1] if subscription.glsns else subscription.first - 1
+        due = history.final.tail
+        if subscription.stream:
+            pairs = zip(history.final.glsns, history.final.streams, strict=True)
+            due = max((glsn for glsn, stream in pairs if stream == subscription.stream), default=0)
+        if subscription.error or last < due:
+            came = f"ended with {subscription.error}" if subscription.error else f"got no further than {last}"
+            yield history.violation("I14", f"{describe(subscription)} {came}, the tail is {due}")

@@ -1,0 +1,54 @@
+"""I9. Subscribers see the log: in order, without gap or repeat. What they see there is I2's concern."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from varlog.sim.checkers.base import LogHistory, Violation, describe
+from varlog.sim.history import Subscription
+
+
+def check(history: LogHistory) -> Iterator[Violation]:
+    of_stream = _positions_by_stream(history)
+    for subscription in history.subscriptions:
+        if subscription.stream:
+            yield from _one_stream(history, subscription, of_stream.get(subscription.stream, []))
+        else:
+            yield from _all_streams(history, subscription)
+
+
+def _positions_by_stream(history: LogHistory) -> dict[int, list[int]]:
+    positions: dict[int, list[int]] = {}
+    if history.final is not None:
+        for glsn, stream in zip(history.final.glsns, history.final.streams, strict=True):
+            positions.setdefault(stream, []).append(glsn)
+    return positions
+
+
+def _all_streams(history: LogHistory, subscription: Subscription) -> Iterator[Violation]:
+    expected = max(subscription.first, 1)
+    for glsn in subscription.glsns:
+        if glsn != expected:
+            yield history.violation("I9", f"{describe(subscription)} gets {glsn} where {expected} is due")
+            return
+        expected = glsn + 1
+    if subscription.stop and expected > subscription.stop:
+        yield history.violation("I9", f"{describe(subscription)} goes beyond its stop {subscription.stop}")
+    elif subscription.stop and not subscription.error and subscription.end is not None and expected < subscription.stop:
+        yield history.violation("I9", f"{describe(subscription)} ends after {expected - 1}, before {subscription.stop}")
+
+
+def _one_stream(history: LogHistory, subscription: Subscription, positions: list[int]) -> Iterator[Violation]:
+    """What has been trimmed since is only checked to rise."""
+    previous = subscription.first - 1
+    for glsn in subscription.glsns:
+        if glsn <= previous:
+            yield history.violation("I9", f"{describe(subscription)} gets {glsn} after {previous}")
+            return
+        previous = glsn
+    left = [glsn for glsn in subscription.glsns if glsn > history.trimmed]
+    if left:
+        start = bisect_left(positions, max(subscription.first, history.trimmed + 1))
+        due = positions[start : start + len(left)]
+        if left != due:
+            wrong = next((pair for pair in zip(left, due, strict=False) if pair[0] != pair[1]), (left[-1], None))
+            yield history.violation("I9", f"{describe(subscription)} gets {wrong[0]} where {wrong[1]} is due")

@@ -1,0 +1,255 @@
+"""What clients did and saw, and what the replicas hold at the end: plain data, one JSON object a line.
+
+The simulator writes it, and so does whoever tortures a real cluster; the checkers read nothing else.
+Every operation has a start and an end on one scale of *orders*: integers, all different, earlier is
+smaller. In the simulator they come from one counter. Real client processes of one machine write
+`start_time` and `end_time` from its monotonic clock instead, and `History.load` makes orders of them,
+taking events at the very same time for simultaneous (starts before ends).
+
+Payloads are written as `fingerprint` gives them: an id that is used for one entry only, and the size
+and checksum of all bytes, so that an entry with wrong bytes is another payload.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
+
+from crc32c import crc32c
+
+ID_CHARACTERS = 64
+"""Longest id in front of a payload."""
+
+
+def payload_bytes(name: str, padding: int = 0) -> bytes:
+    """An entry that says who it is."""
+    return f"{name};".encode() + bytes((index * 7 + len(name)) & 0xFF for index in range(padding))
+
+
+def fingerprint(payload: bytes) -> str:
+    """A payload as histories name it."""
+    name = payload[:ID_CHARACTERS].split(b";", 1)[0].decode("ascii", "backslashreplace")
+    return f"{name}/{len(payload)}/{crc32c(payload):08x}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Operation:
+    """What all have. An end of None: it never ended, its client died."""
+
+    kind: ClassVar[str] = ""
+    client: str = ""
+    log: str = ""
+    start: int = 0
+    end: int | None = None
+    start_time: float = 0.0
+    end_time: float | None = None
+    error: str = ""
+    """Name of the error class, when it ended in one."""
+    value: int = 0
+    """The integer that the error carried."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Append(Operation):
+    """One send. Sent again by hand after an unknown outcome, it is another `Append` with the same payloads."""
+
+    kind = "append"
+    payloads: list[str] = field(default_factory=list)
+    token: str = ""
+    """Producer, stream and sequence, where known."""
+    outcome: str = "unknown"
+    """ack: in the log. refused: certainly not, now or later. unknown: nobody knows."""
+    first: int = 0
+    last: int = 0
+    stream: int = 0
+    """Where it was acked; 0 unless acked."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Read(Operation):
+    kind = "read"
+    glsn: int = 0
+    payload: str | None = None
+    """None: it ended in an error."""
+    stream: int = 0
+    slot: int = -1
+    time_us: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Subscription(Operation):
+    """One iteration from its start to its end. Errors are those that came out of the iterator."""
+
+    kind = "subscription"
+    first: int = 1
+    stop: int = 0
+    """Ends before this position; 0: never."""
+    stream: int = 0
+    """Only that stream; 0: all."""
+    glsns: list[int] = field(default_factory=list)
+    payloads: list[str] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    """When each was delivered; `times` where there is no counter."""
+    times: list[float] = field(default_factory=list)
+    must_catch_up: bool = False
+    """It went on after all faults had stopped, long enough to reach the tail."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tail(Operation):
+    kind = "tail"
+    tail: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Trim(Operation):
+    kind = "trim"
+    upto: int = 0
+    done: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Find(Operation):
+    kind = "find"
+    time_us: int = 0
+    glsn: int | None = None
+    """None: it ended in an error."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FinalLog:
+    """The whole log as the public client reads it at the end."""
+
+    kind: ClassVar[str] = "final"
+    log: str = ""
+    trimmed: int = 0
+    tail: int = 0
+    glsns: list[int] = field(default_factory=list)
+    payloads: list[str] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """What the files of one replica hold at the end."""
+
+    kind: ClassVar[str] = "replica"
+    log: str = ""
+    segment: int = 1
+    stream: int = 0
+    node: int = 0
+    position: int = 0
+    """Among the stream's members: 0 is the primary."""
+    state: str = "open"
+    """open, sealed, finished or failed; of a failed one nothing else is known."""
+    durable: int = 0
+    committed: int = 0
+    trimmed_slot: int = 0
+    trimmed_glsn: int = 0
+    first_slot: int = 0
+    """Slot of the first entry listed."""
+    payloads: list[str] = field(default_factory=list)
+    """Of slots from `first_slot` on, up to `durable`."""
+    glsns: list[int] = field(default_factory=list)
+    """Of slots from `first_slot` on, up to `committed`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Expectation:
+    """What must work once faults have stopped (I14)."""
+
+    kind: ClassVar[str] = "expectation"
+    log: str = ""
+    stream: int = 0
+    healed: int = 0
+    """Order of the moment when all was well again."""
+    healed_time: float = 0.0
+    bound: float = 0.0
+    """Seconds from then on within which an append must be acked."""
+    excuse: str = ""
+    """Why this stream need not take appends; empty: it must."""
+
+
+Record = Append | Read | Subscription | Tail | Trim | Find | FinalLog | Replica | Expectation
+KINDS: dict[str, type[Any]] = {
+    each.kind: each for each in (Append, Read, Subscription, Tail, Trim, Find, FinalLog, Replica, Expectation)
+}
+Some = TypeVar("Some", bound=Record)
+
+
+class History:
+    """All records of one run."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.records: list[Record] = list(records)
+
+    def add(self, record: Some) -> Some:
+        self.records.append(record)
+        return record
+
+    def logs(self) -> list[str]:
+        return sorted({record.log for record in self.records})
+
+    def of(self, kind: type[Some], log: str) -> list[Some]:
+        return [record for record in self.records if type(record) is kind and record.log == log]
+
+    # ------------------------------------------------------------ as text
+
+    def dump(self) -> Iterator[str]:
+        """JSON lines; fields at their defaults are left out."""
+        for record in self.records:
+            yield dump_record(record)
+
+    @classmethod
+    def load(cls, lines: Iterable[str]) -> "History":
+        """From JSON lines, of one or of several files; raises ValueError with the line that is wrong."""
+        history = cls()
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                history.add(_load_record(line, number))
+        if _without_orders(history.records):
+            _order_by_time(history.records)
+        return history
+
+
+def dump_record(record: Record) -> str:
+    defaults = {each.name: each.default for each in fields(record)}
+    content = {name: value for name, value in asdict(record).items() if value != defaults[name] and value != []}
+    return json.dumps({"kind": record.kind, **content}, separators=(",", ":"))
+
+
+def _load_record(line: str, number: int) -> Record:
+    try:
+        content = json.loads(line)
+        record: Record = KINDS[content.pop("kind")](**content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"line {number} of a history: {error!r}: {line[:100]!r}") from error
+    return record
+
+
+def _without_orders(records: list[Record]) -> bool:
+    return not any(isinstance(record, Operation) and record.start for record in records)
+
+
+def _order_by_time(records: list[Record]) -> None:
+    """Orders from times: at one time, starts come before ends and deliveries, so that they count as simultaneous."""
+    moments: list[tuple[float, int, int, str, int]] = []
+    for index, record in enumerate(records):
+        if isinstance(record, Operation):
+            moments.append((record.start_time, 0, index, "start", 0))
+            if record.end_time is not None:
+                moments.append((record.end_time, 1, index, "end", 0))
+        if isinstance(record, Subscription):
+            record.orders = [0] * len(record.times)
+            moments += [(time, 1, index, "orders", at) for at, time in enumerate(record.times)]
+        if isinstance(record, Expectation):
+            moments.append((record.healed_time, 0, index, "healed", 0))
+    for order, (_, _, index, name, at) in enumerate(sorted(moments), 1):
+        record = records[index]
+        if name == "orders":
+            assert isinstance(record, Subscription)
+            record.orders[at] = order
+        else:
+            setattr(record, name, order)
