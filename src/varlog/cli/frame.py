@@ -1,0 +1,112 @@
+"""What every family of commands is built with: sub-parsers, the flags all share, errors that are one line.
+
+A family's module has `register(commands)`. It adds its parsers and names the function that runs each;
+such a function gets the parsed arguments and returns an exit status (none means 0). Modules import what is
+heavy inside those functions, so that `varlog --help` and a typing mistake cost nothing.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeAlias
+
+from varlog.base.errors import InvalidArgument
+
+Arguments: TypeAlias = argparse.Namespace
+Run = Callable[[Arguments], int | None]
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+DEFAULT_CLUSTER = "varlog://127.0.0.1:7700"
+SCHEME = "varlog://"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"varlog: {message} (see: {self.prog} --help)\n")
+
+
+def shared_flags(*, top: bool) -> Parser:
+    """Flags that may stand before or behind the command; behind it they have no default, so as to undo nothing."""
+    flags = Parser(add_help=False)
+    group = flags.add_argument_group("everywhere")
+    group.add_argument(
+        "--cluster",
+        metavar="URL",
+        default=None if top else argparse.SUPPRESS,
+        help=f"repository address(es), comma separated (default: VARLOG_CLUSTER, or {DEFAULT_CLUSTER})",
+    )
+    group.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table" if top else argparse.SUPPRESS,
+        help="how to print results (default: table)",
+    )
+    return flags
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Run,
+    summary: str,
+    *,
+    epilog: str = "",
+    hints: str = "client",
+) -> Parser:
+    """A command with the shared flags; the caller adds its own. `hints` is the side it is on when things go wrong."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=epilog,
+        parents=[shared_flags(top=False)],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run, hints=hints)
+    return parser
+
+
+def add_family(commands: Commands, name: str, summary: str) -> Commands:
+    """A command that only has sub-commands."""
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    return parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+
+
+def cluster_url(arguments: Arguments) -> str:
+    """Flag, then environment, then the default."""
+    url: str = arguments.cluster or os.environ.get("VARLOG_CLUSTER") or DEFAULT_CLUSTER
+    if "://" in url and not url.startswith(SCHEME):
+        raise InvalidArgument(f"a cluster is named like {DEFAULT_CLUSTER}, not {url}")
+    return url if url.startswith(SCHEME) else SCHEME + url
+
+
+def positive(text: str) -> int:
+    """An argument that is a whole number above zero."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return number
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """`A..B` as positions, both included in what is printed; `A` alone is one position, `A..` goes to the tail (0)."""
+    first, dots, last = text.partition("..")
+    try:
+        start = 1 if dots and not first else int(first)
+        stop = (int(last) if last else 0) if dots else start
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range; write it like 1..100, 100.., ..100 or 7") from None
+    if start < 1 or (stop and stop < start):
+        raise argparse.ArgumentTypeError(f"{text!r} is an empty range; positions start at 1")
+    return start, stop
+
+
+def split_addresses(values: Sequence[str]) -> tuple[str, ...]:
+    """`a,b` and repeated flags alike."""
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())

@@ -1,0 +1,107 @@
+"""The entry point: finds the command, runs it, and turns every failure into one clear line.
+
+Exit status: 0 success, 1 failure, 2 the command makes no sense as it stands, 130 interrupted.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from varlog.base import errors
+from varlog.cli.frame import Arguments, Parser, shared_flags
+from varlog.cli.output import styled
+
+FAMILIES = ("repository",)
+"""Modules of this package in the order of the help text; each has `register`."""
+
+HINTS: dict[str, dict[type[errors.VarlogError], str]] = {
+    "client": {
+        errors.Unavailable: "is the cluster running, and --cluster right? `varlog up` starts one on this machine",
+        errors.Timeout: "`varlog status` shows which part of the cluster is missing",
+        errors.OutcomeUnknown: "it may have happened all the same",
+        errors.NoSpace: "make room on the volume, or trim logs",
+        errors.Overloaded: "try again in a moment",
+    },
+    "server": {
+        errors.Unavailable: "end the process that has it, or choose another with --listen or --data",
+    },
+    "files": {},
+}
+"""What to do next, by the side a command is on, where the message alone does not say. The nearest class counts."""
+
+
+def build_parser() -> Parser:
+    """All commands."""
+    parser = Parser(
+        prog="varlog",
+        description="A replicated, totally ordered log.",
+        epilog="`varlog COMMAND --help` tells more of each.",
+        parents=[shared_flags(top=True)],
+    )
+    parser.add_argument("--version", action="version", version=f"varlog {_version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    for family in FAMILIES:
+        importlib.import_module(f"varlog.cli.{family}").register(commands)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("varlog")
+
+
+def hint(error: errors.VarlogError, side: str) -> str:
+    """What to do next, if there is anything to say."""
+    known = HINTS[side]
+    return next((known[kind] for kind in type(error).__mro__ if kind in known), "")
+
+
+def complain(message: str, advice: str = "") -> None:
+    """One line on standard error."""
+    line = " ".join(message.split())
+    prefix = styled("varlog:", "red", sys.stderr)
+    print(f"{prefix} {line}" + (f"; {advice}" if advice else ""), file=sys.stderr)
+
+
+def run(arguments: Arguments) -> int:
+    """Run the chosen command."""
+    try:
+        status = arguments.run(arguments) or 0
+        sys.stdout.flush()
+    except errors.VarlogError as error:
+        complain(error.message, hint(error, arguments.hints))
+        return 2 if isinstance(error, errors.InvalidArgument) else 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing may be flushed into the broken pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 - a person is never shown a traceback unasked
+        if os.environ.get("VARLOG_TRACEBACK"):
+            traceback.print_exc()
+        advice = "this is a bug; VARLOG_TRACEBACK=1 shows where"
+        complain(f"internal error: {type(error).__name__}: {error}", advice)
+        return 1
+    return int(status)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The console script."""
+    try:
+        arguments = build_parser().parse_args(argv)
+    except argparse.ArgumentError as error:
+        complain(str(error))
+        return 2
+    return run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Running a server process in the foreground: signals, the line that says where it serves, a clean end."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from varlog.base.errors import VarlogError
+
+SWITCH_INTERVAL_S = 0.0005
+"""How soon a busy event loop lets a thread that waits for the disk go on."""
+
+SERVES = "serves"
+"""The word between a process's role and its address in the line it prints once it serves."""
+
+
+class Serving(Protocol):
+    """A node or a repository."""
+
+    async def start(self) -> None: ...
+
+    async def wait_failed(self) -> VarlogError: ...
+
+    async def close(self) -> None: ...
+
+
+def announce(role: str, address: str) -> None:
+    """One line on standard output; `varlog up` reads it, and so may a script."""
+    print(f"{role} {SERVES} {address}", flush=True)
+
+
+async def run_until_stopped(server: Serving, started: Callable[[], None], *, until_eof: bool = False) -> None:
+    """Start, tell, and serve until SIGINT or SIGTERM; raises the reason if it cannot go on.
+
+    With `until_eof`, the end of standard input stops it too: a process whose parent holds the other
+    end of that pipe never outlives the parent, however the parent ends.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if until_eof:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_eof, stop)
+    try:
+        await server.start()
+        started()
+        await _stopped_or_failed(stop, server)
+    finally:
+        await server.close()
+
+
+def _stop_at_eof(stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
+
+
+async def _stopped_or_failed(stop: asyncio.Event, server: Serving) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    failing = asyncio.ensure_future(server.wait_failed())
+    try:
+        await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise failing.result()
+    finally:
+        stopping.cancel()
+        failing.cancel()
