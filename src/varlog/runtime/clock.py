@@ -13,8 +13,7 @@ class RealClock:
 
     __slots__ = ()
 
-    def now(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
 
     def wall_us(self) -> int:
         return time.time_ns() // 1000

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 
 from varlog.ports.clock import Clock, Timer
-from varlog.transport.limits import DEADLINE_SECONDS
+from varlog.transport.limits import DEADLINE_SECONDS, EARLY_SECONDS
 
 
 class Deadlines:
@@ -45,6 +45,6 @@ class Deadlines:
         self._timer = None
         self.at = inf
         now = self._clock.now()
-        following = self._ring(now)
+        following = self._ring(now + EARLY_SECONDS)
         if following < inf:
             self.announce(max(following, now + DEADLINE_SECONDS), now)

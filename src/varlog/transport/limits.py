@@ -9,6 +9,10 @@ REQUESTS_IN_HANDLING = 8192
 BYTES_IN_HANDLING = 64 << 20
 """The same in bytes of their frames."""
 
+ANSWERS_WAITING_BYTES = 8 << 20
+"""Answers given while the other end takes nothing, beyond which it is not read either. Two ends that send each
+other many large requests must not both stop reading: their answers are small and stay far below this."""
+
 STREAMS_PER_CONNECTION = 4096
 """Streams one end serves on one connection; one more is refused as `Overloaded`."""
 
@@ -25,11 +29,15 @@ A frame must arrive whole within that time."""
 DEADLINE_SECONDS = 0.005
 """Deadlines of one connection are checked at most this often: one timer serves them all."""
 
-RECEIVE_BUFFER_BYTES = 256 << 10
-"""Reused for every read of a connection; what is in it is copied out."""
+EARLY_SECONDS = 0.001
+"""Real timers may ring this much early; what is due within it counts as due."""
+
+RECEIVE_BUFFER_BYTES = 64 << 10
+"""Reused for every read; what is in it is copied out."""
 
 OWN_BUFFER_BYTES = 16 << 10
-"""A frame of at least this size that has not yet arrived whole is received into memory of its own."""
+"""A frame of at least this size that has not yet arrived whole is received into memory of its own, and a body
+of at least this size that has is given out as a view: it keeps no more than the receive buffer's size alive."""
 
 JOIN_BYTES = 16 << 10
 """Buffers smaller than this are copied together before they are written; larger ones are not copied."""
@@ -39,9 +47,6 @@ WRITE_HIGH_BYTES = 1 << 20
 
 WRITE_LIMIT_BYTES = 512 << 20
 """Bytes waiting to be written beyond which the connection is given up: its owner ignored `writable`."""
-
-SLICE_BYTES = 32 << 10
-"""What was received is copied out as a whole and then sliced up to here: slices of bytes are cheaper than of views."""
 
 GROW_BYTES = 2 << 20
 """Memory taken for a large frame on the strength of its header alone; more is taken as the bytes arrive."""

@@ -12,14 +12,14 @@ Both ends are equal: either may call, notify and stream at any time.
     notify     --- NOTIFY -----------------------------> handler(request), request.pushed
 
 What keeps memory bounded: calls in flight are limited; the connection is not read while too much is
-being handled or the other end does not take our answers; streams are paid for by credit. A handler
-must therefore not need more requests from its own connection in order to finish. What keeps a dead
-end from being waited for: every call has a deadline, known at both ends, and every connection a
-heartbeat. The limits are in `transport.limits`, the two halves in `calls` and `service`.
+being handled, or while too many answers wait for the other end to take them; streams are paid for by
+credit. A handler must therefore not need more requests from its own connection in order to finish.
+What keeps a dead end from being waited for: every call has a deadline, known at both ends, and every
+connection a heartbeat. The limits are in `transport.limits`, the two halves in `calls` and `service`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from google.protobuf.message import Message
@@ -81,6 +81,8 @@ class Peer:
         }
         self._paused = False
         self._draining = False
+        self._clogged = False
+        self._clogged_bytes = 0
         self._sent = False
         self._heard = False
         self._silent_ticks = 0
@@ -96,9 +98,9 @@ class Peer:
         """Send a request; the future has the answer. No task is made for it."""
         return self._calls.start(method, message, body, timeout)
 
-    async def call(self, method: Method, message: Message, body: Body = (), *, timeout: float) -> Reply:
-        """Send a request and wait for its answer. When cancelled, the far side is told."""
-        return await self._calls.call(method, message, body, timeout)
+    def call(self, method: Method, message: Message, body: Body = (), *, timeout: float) -> Coroutine[Any, Any, Reply]:
+        """Await this: send a request and wait for its answer. When cancelled, the far side is told."""
+        return self._calls.call(method, message, body, timeout)
 
     def stream(
         self, method: Method, message: Message, *, window_bytes: int = limits.WINDOW_BYTES, timeout: float
@@ -136,14 +138,27 @@ class Peer:
 
     async def wait_closed(self) -> None:
         """Wait until the handlers of a closed connection have ended."""
+        await self._service.wait_ended()
         await self._scope.close()
 
     def _send(self, frame: Sequence[Buffer]) -> None:
         self._sent = True
         self._channel.send(frame)
 
-    def _send_error(self, method: int, request_id: int, error: VarlogError) -> None:
-        self._send(encode_frame(Kind.ERROR, method, request_id, encode_error(error)))
+    def _answer(self, frame: Sequence[Buffer]) -> None:
+        """Send an answer. Who does not take answers gets no more requests handled, beyond some."""
+        self._sent = True
+        channel = self._channel
+        channel.send(frame)
+        if not channel.writable:
+            self._watch_drain()
+            self._clogged_bytes += sum(map(len, frame))
+            if self._clogged_bytes >= limits.ANSWERS_WAITING_BYTES and not self._clogged:
+                self._clogged = True
+                self._pause_or_resume()
+
+    def _answer_error(self, method: int, request_id: int, error: VarlogError) -> None:
+        self._answer(encode_frame(Kind.ERROR, method, request_id, encode_error(error)))
 
     # ------------------------------------------------------------ from the channel
 
@@ -183,21 +198,21 @@ class Peer:
 
     # ------------------------------------------------------------ back-pressure
 
-    def _wait_for_drain(self) -> None:
-        """The other end does not take our answers: take no more requests of it until it does."""
+    def _watch_drain(self) -> None:
         if not self._draining and self.closed_error is None:
             self._draining = True
             self._scope.spawn(self._drain(), "drain")
-            self._pause_or_resume()
 
     async def _drain(self) -> None:
         await self._channel.drained()
         self._draining = False
+        self._clogged = False
+        self._clogged_bytes = 0
         self._clogged_ticks = 0
         self._pause_or_resume()
 
     def _pause_or_resume(self) -> None:
-        pause = self._draining or self._service.overloaded
+        pause = self._clogged or self._service.overloaded
         if pause == self._paused or self.closed_error is not None:
             return
         self._paused = pause
@@ -227,7 +242,7 @@ class Peer:
         if not self._paused:
             self._calls.probe()
         if not self._channel.writable:
-            self._wait_for_drain()
+            self._watch_drain()
         if not self._sent:
             self._channel.send(_PING_FRAME)
         self._sent = False

@@ -1,7 +1,7 @@
 """From bytes to frames: the receiving half of a connection, without the connection.
 
     get_buffer --> [ rest | what the socket brings ......... ]   one buffer, shared by all connections
-    received   --> whole frames are copied out of it; of the last, incomplete one
+    received   --> whole frames are copied out of it, with one copy for all; of the last, incomplete one
                      a small one is kept as `rest` and put before what comes next,
                      a large one gets memory of its own, into which the socket then writes directly
 
@@ -12,10 +12,11 @@ frame is taken as its bytes arrive, so that a claim alone costs its sender more 
 
 from varlog.base.errors import Corrupt, InvalidArgument, TooLarge, Unsupported, VarlogError
 from varlog.base.limits import FRAME_BYTES, HEADER_BYTES
-from varlog.transport.limits import GROW_BYTES, OWN_BUFFER_BYTES, RECEIVE_BUFFER_BYTES, SLICE_BYTES
-from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, PREFACE, Frame, Kind
+from varlog.transport.limits import GROW_BYTES, OWN_BUFFER_BYTES, RECEIVE_BUFFER_BYTES
+from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, PREFACE, Buffer, Frame, Kind
 
-_FIRST_KIND, _LAST_KIND = int(min(Kind)), int(max(Kind))
+_KINDS = frozenset(int(kind) for kind in Kind)
+_unpack_from = FRAME.unpack_from
 _LENGTH_BYTES = 4
 
 
@@ -86,30 +87,29 @@ class Receiver:
     def _cut(self, start: int, end: int) -> list[Frame]:
         """All frames that lie whole in [start, end) of the shared buffer; what is behind them is kept."""
         frames: list[Frame] = []
+        data = bytes(self._shared.view[start:end])
         size = end - start
-        # One copy and cheap slices of it, or, of much, one copy of each slice.
-        source = bytes(self._shared.view[start:end]) if size <= SLICE_BYTES else self._shared.view[start:end]
         at = 0
         while size - at >= FRAME_HEADER_BYTES and not self._expects_preface:
-            length, kind, method, flags, request_id, timeout_ms, header_bytes = FRAME.unpack_from(source, at)
-            following = at + _LENGTH_BYTES + length
-            if following > size or not _FIRST_KIND <= kind <= _LAST_KIND:
+            length, kind, method, flags, request_id, timeout_ms, header_bytes = _unpack_from(data, at)
+            header_at = at + FRAME_HEADER_BYTES
+            body_at = header_at + header_bytes
+            at_next = at + _LENGTH_BYTES + length
+            if not body_at <= at_next <= size or header_bytes > HEADER_BYTES or kind not in _KINDS:
                 self.error = judge(length, kind, header_bytes)
                 if self.error is not None:
                     return frames
                 break
-            header_at = at + FRAME_HEADER_BYTES
-            body_at = header_at + header_bytes
-            if body_at > following or header_bytes > HEADER_BYTES:
-                self.error = judge(length, kind, header_bytes)
-                return frames
-            header, body = bytes(source[header_at:body_at]), bytes(source[body_at:following])
-            frames.append(Frame(kind, method, flags, request_id, timeout_ms, header, body))
-            at = following
-        self._keep(source[at:] if at < size else b"")
+            body: Buffer = data[body_at:at_next]
+            if at_next - body_at >= OWN_BUFFER_BYTES:
+                body = memoryview(data)[body_at:at_next]
+            frames.append(Frame(kind, method, flags, request_id, timeout_ms, data[header_at:body_at], body))
+            at = at_next
+        if at < size or self._rest:
+            self._keep(data[at:])
         return frames
 
-    def _keep(self, rest: bytes | memoryview) -> None:
+    def _keep(self, rest: bytes) -> None:
         """What came of the frame that is not whole yet."""
         if len(rest) >= FRAME_HEADER_BYTES and self.greeted:
             total = _LENGTH_BYTES + FRAME.unpack_from(rest)[0]
@@ -120,7 +120,7 @@ class Receiver:
                 self._own_bytes = total
                 self._filled = len(rest)
                 return
-        self._rest = bytes(rest)
+        self._rest = rest
 
     def _grown(self, own: bytearray) -> bytearray:
         """The memory of a large frame, with room for more of it."""
@@ -147,7 +147,7 @@ class Receiver:
 
 def judge(length: int, kind: int, header_bytes: int) -> VarlogError | None:
     """What is wrong with the fixed part of a frame, if anything."""
-    if not _FIRST_KIND <= kind <= _LAST_KIND:
+    if kind not in _KINDS:
         return Unsupported(f"a frame of kind {kind} is unknown to this release")
     if length > FRAME_BYTES - _LENGTH_BYTES:
         return TooLarge(f"a frame of {length + _LENGTH_BYTES} bytes", FRAME_BYTES)

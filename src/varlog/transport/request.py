@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
@@ -24,77 +25,72 @@ class Request:
     After `cancelled` nobody waits for an answer any more, and whatever is still answered is dropped.
     """
 
-    __slots__ = (
-        "_allowed_bytes",
-        "_callbacks",
-        "_parts",
-        "_probed",
-        "_sent_bytes",
-        "_service",
-        "_waiter",
-        "body",
-        "cancelled",
-        "counted_bytes",
-        "deadline",
-        "done",
-        "listed",
-        "message",
-        "method",
-        "peer",
-        "pushed",
-        "request_id",
-        "streamed",
-        "task",
-        "timeout",
-    )
+    cancelled = False
+    done = False
+    """Answered or cancelled."""
+    listed = False
+    """The connection counts it as being handled."""
+    counted_bytes = 0
+    """By how much; 0 again once a stream has begun."""
+    deadline = inf
+    task: asyncio.Future[None] | None = None
+    _callbacks: tuple[Callable[[], None], ...] = ()
+    # of a stream
+    _waiter: asyncio.Future[None] | None = None
+    _allowed_bytes = 0
+    """Granted by the reader since the window it began with."""
+    _sent_bytes = 0
+    _parts = 0
+    _probed = (-1, 0)
 
-    def __init__(self, service: "Service", method: Method, message: Message, frame: Frame, now: float) -> None:
+    def __init__(self, service: "Service", method: Method, message: Message, frame: Frame) -> None:
+        # A request that is answered at once is all there is to most: the rest is set when it is needed.
         self._service = service
+        self._frame = frame
         self.peer: Peer = service.peer
         self.method = method
         self.message: Any = message
         """Parsed; of the type `wire.methods` gives for the method."""
         self.body: Buffer = frame.body
         self.request_id = frame.request_id
-        self.pushed = frame.kind == _NOTIFY
+
+    @property
+    def pushed(self) -> bool:
         """A NOTIFY: nobody waits for an answer, and what is answered is dropped."""
-        self.timeout = frame.timeout_ms / 1000
+        return self._frame.kind == _NOTIFY
+
+    @property
+    def timeout(self) -> float:
         """Seconds the caller waits; for a stream, for its first part."""
-        self.deadline = now + self.timeout
-        self.listed = False
-        self.cancelled = False
-        self.done = False
-        self._callbacks: list[Callable[[], None]] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.counted_bytes = 0
-        """What the connection counts as being handled; 0: nothing."""
-        self.streamed = frame.flags > 0
+        return self._frame.timeout_ms / 1000
+
+    @property
+    def streamed(self) -> bool:
         """The caller asked for a stream."""
-        self._allowed_bytes = frame.flags * WINDOW_UNIT
-        self._sent_bytes = 0
-        self._parts = 0
-        self._probed = (-1, 0)
-        self._waiter: asyncio.Future[None] | None = None
+        return self._frame.flags > 0
+
+    @property
+    def frame_bytes(self) -> int:
+        return FRAME_HEADER_BYTES + len(self._frame.header) + len(self.body)
 
     # ------------------------------------------------------------ answering
 
     def reply(self, message: Message, body: Sequence[Buffer] = ()) -> None:
         """The one answer of a call."""
-        invariant(not self.done or self.cancelled, "a request was answered twice", method=self.method)
         if self.done:
+            invariant(self.cancelled, "a request was answered twice", method=self.method)
             return
-        if not self.pushed:
-            frame = encode_frame(_REPLY, self.method, self.request_id, message.SerializeToString(), body)
-            self.peer._send(frame)
+        if self.request_id:
+            self.peer._answer(encode_frame(_REPLY, self.method, self.request_id, message.SerializeToString(), body))
         self._finish()
 
     def fail(self, error: VarlogError) -> None:
         """Answer with an error instead; also ends a stream."""
-        invariant(not self.done or self.cancelled, "a request was answered twice", method=self.method)
         if self.done:
+            invariant(self.cancelled, "a request was answered twice", method=self.method)
             return
         if not self.pushed:
-            self.peer._send_error(self.method, self.request_id, error)
+            self.peer._answer_error(self.method, self.request_id, error)
         self._finish()
 
     async def part(self, message: Message, body: Sequence[Buffer] = (), *, end: bool = False) -> None:
@@ -121,7 +117,7 @@ class Request:
         A part may overdraw the credit, so that one larger than the window still passes.
         """
         while not self.done:
-            if self._sent_bytes >= self._allowed_bytes:
+            if self._sent_bytes >= max(self._allowed_bytes, self._frame.flags * WINDOW_UNIT):
                 self._waiter = asyncio.get_running_loop().create_future()
                 try:
                     await self._waiter
@@ -144,27 +140,28 @@ class Request:
         if self.cancelled:
             callback()
         elif not self.done:
-            self._callbacks = [*(self._callbacks or ()), callback]
+            self._callbacks += (callback,)
 
     def cancel(self, tell: VarlogError | None = None) -> None:
         """Nobody waits any more; `tell` is what the caller is still told, if he has not gone himself."""
         if self.done:
             return
         if tell is not None:
-            self.peer._send_error(self.method, self.request_id, tell)
+            self.peer._answer_error(self.method, self.request_id, tell)
         self.cancelled = True
         callbacks, task = self._callbacks, self.task
         self._finish()
-        for callback in callbacks or ():
+        for callback in callbacks:
             self.peer._guarded(callback)
         if task is not None:
             task.cancel()
 
     def _finish(self) -> None:
         self.done = True
-        self._callbacks = None
-        self.task = None
-        self._wake()
+        if self._callbacks:
+            self._callbacks = ()
+        if self._waiter is not None:
+            self._wake()
         if self.listed:
             self._service.finished(self)
 

@@ -1,21 +1,21 @@
 """The serving half of a connection: what the other end asked for and this end works on."""
 
 import asyncio
-from collections.abc import Awaitable
 from math import inf
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, Message
 
 from varlog.base.errors import InvalidArgument, Overloaded, Unavailable, Unsupported, VarlogError
+from varlog.base.invariant import InvariantBroken
 from varlog.transport import limits
 from varlog.transport.errors import internal_error
 from varlog.transport.request import Request
-from varlog.wire.frame import CREDIT, FRAME_HEADER_BYTES, PROBE, Frame
+from varlog.wire.frame import CREDIT, PROBE, Frame
 from varlog.wire.methods import MESSAGES, PUSHES, Method
 
 if TYPE_CHECKING:
-    from varlog.transport.peer import Handler, Handlers, Peer
+    from varlog.transport.peer import Handlers, Peer
 
 _METHODS: dict[int, Method] = {int(method): method for method in Method}
 _QUESTIONS: dict[int, type[Message]] = {int(method): question for method, (question, _) in MESSAGES.items()}
@@ -35,6 +35,8 @@ class Service:
         self._clock = peer._clock
         self._handlers = handlers
         self._requests: dict[int, Request] = {}
+        self._running: dict[asyncio.Future[None], Request] = {}
+        """Async handlers."""
         self._streams = 0
         self._handling = 0
         self._handling_bytes = 0
@@ -43,51 +45,22 @@ class Service:
     # ------------------------------------------------------------ what comes in
 
     def receive_request(self, frame: Frame) -> None:
-        request_id = frame.request_id
-        if request_id in self._requests:
+        if frame.request_id in self._requests:
             return  # the same again, and it is being handled
-        try:
-            handler, request = self._understand(frame, _QUESTIONS)
-        except VarlogError as error:
-            self.peer._send_error(frame.method, request_id, error)
-            return
-        self._handle(handler, request)
-        if not request.done:
-            self._requests[request_id] = request
-            self._count(request, frame)
-        if not self.peer._channel.writable:
-            self.peer._wait_for_drain()
+        request = self._handle(frame, _QUESTIONS)
+        if request is not None and not request.done:
+            self._list(request)
 
     def receive_notify(self, frame: Frame) -> None:
-        try:
-            handler, request = self._understand(frame, _PUSHES)
-        except VarlogError as error:
-            self.peer._send_error(frame.method, 0, error)
-            return
-        request.deadline = inf
-        self._handle(handler, request)
-        if request.task is not None:
-            self._count(request, frame)
-
-    def _understand(self, frame: Frame, kinds: dict[int, type[Message]]) -> "tuple[Handler, Request]":
-        method = frame.method
-        kind = kinds.get(method)
-        handler = self._handlers.get(method)  # type: ignore[call-overload]  # a Method is its number
-        if kind is None or handler is None:
-            raise Unsupported(f"{_NAMES.get(method, 'method ' + str(method))} is not served here")
-        if frame.flags and self._streams >= limits.STREAMS_PER_CONNECTION:
-            raise Overloaded(f"{self._streams} streams are open on this connection", 1000)
-        try:
-            message = kind.FromString(frame.header)
-        except DecodeError as broken:
-            raise InvalidArgument(f"the message of {_NAMES[method]} cannot be read") from broken
-        return handler, Request(self, _METHODS[method], message, frame, self._clock.now())
+        request = self._handle(frame, _PUSHES)
+        if request is not None and request.task is not None:
+            self._count(request)
 
     def receive_credit(self, frame: Frame) -> None:
         request = self._requests.get(frame.request_id)
         if request is None or len(frame.header) != CREDIT.size:
             if frame.flags & PROBE:
-                self.peer._send_error(frame.method, frame.request_id, Unavailable("there is no such stream"))
+                self.peer._answer_error(frame.method, frame.request_id, Unavailable("there is no such stream"))
             return
         request.credit(CREDIT.unpack(frame.header)[0], frame.timeout_ms, bool(frame.flags & PROBE))
 
@@ -98,7 +71,20 @@ class Service:
 
     # ------------------------------------------------------------ handlers
 
-    def _handle(self, handler: "Handler", request: Request) -> None:
+    def _handle(self, frame: Frame, kinds: dict[int, type[Message]]) -> Request | None:
+        """Have the frame's request handled; None when it could not even be understood."""
+        method = frame.method
+        kind = kinds.get(method)
+        handler = self._handlers.get(method)  # type: ignore[call-overload]  # a Method is its number
+        if kind is None or handler is None:
+            return self._refuse(frame, Unsupported(f"{_NAMES.get(method) or f'method {method}'} is not served here"))
+        if frame.flags and self._streams >= limits.STREAMS_PER_CONNECTION:
+            return self._refuse(frame, Overloaded(f"{self._streams} streams are open on this connection", 1000))
+        try:
+            message = kind.FromString(frame.header)
+        except DecodeError:
+            return self._refuse(frame, InvalidArgument(f"the message of {_NAMES[method]} cannot be read"))
+        request = Request(self, _METHODS[method], message, frame)
         try:
             work = handler(request)
         except VarlogError as error:
@@ -106,23 +92,31 @@ class Service:
         except Exception as defect:  # noqa: BLE001 - sent to the caller and reported, see _broke
             self._broke(request, defect)
         else:
-            if work is not None and not request.done:
-                request.task = self.peer._scope.spawn(self._run(work, request), _NAMES[request.method])
+            if work is not None:
+                request.task = asyncio.ensure_future(work)
+                request.task.add_done_callback(self._ran)
+                self._running[request.task] = request
+        return request
 
-    async def _run(self, work: Awaitable[None], request: Request) -> None:
-        try:
-            await work
-        except asyncio.CancelledError:
+    def _refuse(self, frame: Frame, error: VarlogError) -> Request | None:
+        self.peer._answer_error(frame.method, frame.request_id, error)
+        return None
+
+    def _ran(self, task: "asyncio.Future[None]") -> None:
+        """An async handler has ended."""
+        request = self._running.pop(task)
+        if request.pushed and request.listed:
+            self.finished(request)
+        if task.cancelled():
             if not request.done:
                 request.fail(Unavailable("the work on this request was given up"))
-            raise
-        except VarlogError as error:
-            self._failed(request, error)
-        except Exception as defect:  # noqa: BLE001 - sent to the caller and reported, see _broke
-            self._broke(request, defect)
-        finally:
-            if request.pushed and request.listed:
-                self.finished(request)
+        elif (error := task.exception()) is not None:
+            if isinstance(error, VarlogError):
+                self._failed(request, error)
+            else:
+                self._broke(request, error)
+        elif request.streamed and not request.done:
+            self._broke(request, InvariantBroken(f"the stream of {request.method.name} was left without an end"))
 
     def _failed(self, request: Request, error: VarlogError) -> None:
         if request.pushed:
@@ -132,22 +126,31 @@ class Service:
         elif not request.cancelled:
             self.peer._on_defect(error)
 
-    def _broke(self, request: Request, defect: Exception) -> None:
+    def _broke(self, request: Request, defect: BaseException) -> None:
         self.peer._on_defect(defect)
         if not request.done:
             request.fail(internal_error(defect))
 
     # ------------------------------------------------------------ what is being handled
 
-    def _count(self, request: Request, frame: Frame) -> None:
+    def _list(self, request: Request) -> None:
+        """The answer will come later."""
+        if self.peer.closed_error is not None:
+            request.cancel()
+            return
+        now = self._clock.now()
+        request.deadline = now + request.timeout
+        self._requests[request.request_id] = request
+        self._count(request)
+        if request.deadline < self.peer._deadlines.at:
+            self.peer._deadlines.announce(request.deadline, now)
+
+    def _count(self, request: Request) -> None:
         request.listed = True
-        request.counted_bytes = FRAME_HEADER_BYTES + len(frame.header) + len(frame.body)
+        request.counted_bytes = request.frame_bytes
         self._handling += 1
         self._handling_bytes += request.counted_bytes
         self._streams += request.streamed
-        deadlines = self.peer._deadlines
-        if request.deadline < deadlines.at:
-            deadlines.announce(request.deadline, self._clock.now())
         if self._handling >= limits.REQUESTS_IN_HANDLING or self._handling_bytes >= limits.BYTES_IN_HANDLING:
             self.overloaded = True
             self.peer._pause_or_resume()
@@ -190,3 +193,11 @@ class Service:
         """The connection is gone."""
         for request in list(self._requests.values()):
             request.cancel()
+        for task, request in list(self._running.items()):
+            if request.pushed:
+                task.cancel()
+
+    async def wait_ended(self) -> None:
+        """Wait until all async handlers have ended; what they raise is dealt with in `_ran`."""
+        current = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._running if task is not current), return_exceptions=True)

@@ -28,6 +28,9 @@ PREFACE = b"VARLOG\x00\x01"
 
 FRAME = Struct("<IBBHIII")
 FRAME_HEADER_BYTES = FRAME.size
+_pack = FRAME.pack
+_LENGTH_OF_EMPTY = FRAME_HEADER_BYTES - 4
+_LONGEST = FRAME_BYTES - 4
 
 
 class Kind(IntEnum):
@@ -91,10 +94,10 @@ def encode_frame(
     timeout_ms: int = 0,
 ) -> list[Buffer]:
     """The buffers of a frame, to be written one after the other; bodies are not copied."""
-    length = FRAME_HEADER_BYTES - 4 + len(header)
-    if body:
-        length += sum(map(len, body))
-    if length > FRAME_BYTES - 4 or len(header) > HEADER_BYTES:
-        raise TooLarge(f"a frame of {length + 4} bytes with a header of {len(header)}", FRAME_BYTES)
-    start = FRAME.pack(length, kind, method, flags, request_id, timeout_ms, len(header))
-    return [start + header, *body]
+    header_bytes = len(header)
+    length = header_bytes + _LENGTH_OF_EMPTY
+    for buffer in body:
+        length += len(buffer)
+    if length > _LONGEST or header_bytes > HEADER_BYTES:
+        raise TooLarge(f"a frame of {length + 4} bytes with a message of {header_bytes}", FRAME_BYTES)
+    return [_pack(length, kind, method, flags, request_id, timeout_ms, header_bytes) + header, *body]

@@ -1,0 +1,667 @@
+"""Calls and pushes between two peers: answers, errors, deadlines, cancellation, lost and doubled frames."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from tests.transport.pipe import Pair, settle
+
+from varlog.base.errors import (
+    ConnectionLost,
+    Corrupt,
+    InvalidArgument,
+    Overloaded,
+    Sealed,
+    Timeout,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
+from varlog.base.invariant import InvariantBroken
+from varlog.base.limits import FRAME_BYTES
+from varlog.transport import limits
+from varlog.transport.peer import Request
+from varlog.wire.frame import Frame, Kind, encode_frame
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+ASK = pb.TailRequest(log=7)
+
+
+def answer(request: Request) -> None:
+    request.reply(pb.TailReply(tail=request.message.log + 1), [b"<", request.body, b">"])
+
+
+def never(request: Request) -> None:
+    """Leaves the request open."""
+
+
+def test_an_answer_has_its_message_and_body() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        reply = await pair.client.call(Method.TAIL, ASK, [b"a", bytearray(b"b"), memoryview(b"c")], timeout=1)
+        assert reply.message == pb.TailReply(tail=8)
+        assert reply.body == b"<abc>"
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_both_ends_call_at_once_on_one_connection() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer}, {Method.TAIL: answer})
+        futures = [peer.start_call(Method.TAIL, ASK, timeout=1) for peer in (pair.client, pair.server) * 5]
+        assert [(await future).message.tail for future in futures] == [8] * 10
+
+    asyncio.run(main())
+
+
+def test_answers_find_their_calls_in_any_order() -> None:
+    async def main() -> None:
+        waiting: list[Request] = []
+        pair = Pair({Method.TAIL: waiting.append})
+        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=1) for n in range(5)]
+        await settle()
+        for request in reversed(waiting):
+            request.reply(pb.TailReply(tail=request.message.log))
+        assert [(await future).message.tail for future in futures] == [0, 1, 2, 3, 4]
+
+    asyncio.run(main())
+
+
+def test_an_async_handler_runs_as_a_task_and_knows_how_long_its_caller_waits() -> None:
+    async def main() -> None:
+        async def handler(request: Request) -> None:
+            await settle(3)
+            request.reply(pb.TailReply(tail=int(request.timeout)))
+
+        pair = Pair({Method.TAIL: handler})
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=20)).message.tail == 20
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_typed_error_arrives_with_what_it_carries(asynchronous: bool, late: bool) -> None:
+    async def main() -> None:
+        error = Corrupt("slot 3 is rotten", 3)
+        error.replica = "1.2.3"
+
+        def plain(request: Request) -> None:
+            if late:
+                asyncio.get_running_loop().call_soon(request.fail, error)
+            else:
+                raise error
+
+        async def slow(request: Request) -> None:
+            if late:
+                await settle(2)
+            raise error
+
+        pair = Pair({Method.TAIL: slow if asynchronous else plain})
+        with pytest.raises(Corrupt) as caught:
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert (caught.value.message, caught.value.slot, caught.value.replica) == ("slot 3 is rotten", 3, "1.2.3")
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_an_error_of_a_later_release_keeps_its_text() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: never})
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        header = pb.Error(code=9999, message="something new", value=5).SerializeToString()
+        pair.client.frame_received(Frame(Kind.ERROR, Method.TAIL, 0, 1, 0, header, b""))
+        with pytest.raises(VarlogError, match="something new") as caught:
+            await future
+        assert type(caught.value) is VarlogError
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_defect_is_reported_here_and_told_to_the_caller(asynchronous: bool) -> None:
+    async def main() -> None:
+        def plain(request: Request) -> None:
+            raise ZeroDivisionError("oops")
+
+        async def slow(request: Request) -> None:
+            raise ZeroDivisionError("oops")
+
+        pair = Pair({Method.TAIL: slow if asynchronous else plain})
+        with pytest.raises(VarlogError, match="internal error: ZeroDivisionError: oops"):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert [type(defect) for defect in pair.defects] == [ZeroDivisionError]
+        assert pair.server.closed_error is None
+
+    asyncio.run(main())
+
+
+def test_what_is_not_served_or_not_readable_is_refused_and_the_connection_lives() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        with pytest.raises(Unsupported, match="STATUS is not served here"):
+            await pair.client.call(Method.STATUS, pb.StatusRequest(), timeout=1)
+
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        pair.client_channel.filter = lambda frame: [frame._replace(method=250)]
+        with pytest.raises(Unsupported, match="method 250"):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        pair.client_channel.filter = lambda frame: [frame._replace(header=b"\xff\xff\xff")]
+        with pytest.raises(InvalidArgument, match="TAIL"):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        pair.client_channel.filter = lambda frame: [frame]
+        assert (await future).message.tail == 8
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_an_unreadable_answer_is_corrupt() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        pair.server_channel.filter = lambda frame: [frame._replace(header=b"\xff\xff\xff")]
+        with pytest.raises(Corrupt):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+
+    asyncio.run(main())
+
+
+def test_a_deadline_passes_at_both_ends() -> None:
+    async def main() -> None:
+        waiting: list[Request] = []
+        told: list[str] = []
+
+        def handler(request: Request) -> None:
+            waiting.append(request)
+            request.on_cancel(lambda: told.append("cancelled"))
+
+        pair = Pair({Method.TAIL: handler})
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=2)
+        await settle()
+        await pair.clock.advance(1.9)
+        assert not future.done()
+        assert not waiting[0].cancelled
+        await pair.clock.advance(0.2)
+        with pytest.raises(Timeout):
+            await future
+        assert waiting[0].cancelled
+        assert told == ["cancelled"]
+        waiting[0].reply(pb.TailReply())  # too late: dropped
+        waiting[0].on_cancel(lambda: told.append("at once"))
+        assert told == ["cancelled", "at once"]
+        assert pair.server_channel.kinds_sent() == []
+
+    asyncio.run(main())
+
+
+def test_many_deadlines_are_kept_by_one_timer() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: never})
+        before = pair.clock.armed
+        futures = [pair.client.start_call(Method.TAIL, ASK, timeout=5 + n / 10) for n in range(100)]
+        await settle()
+        assert pair.clock.armed == before + 2, "one for the calls, one for the requests"
+        await pair.clock.advance(10.0)
+        assert [future.done() for future in futures] == [True] * 51 + [False] * 49
+        await pair.clock.advance(5.0)
+        for future in futures:
+            assert isinstance(future.exception(), Timeout)
+
+    asyncio.run(main())
+
+
+def test_a_shorter_deadline_is_not_kept_waiting_by_a_longer_one() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: never})
+        long = pair.client.start_call(Method.TAIL, ASK, timeout=3)
+        short = pair.client.start_call(Method.TAIL, ASK, timeout=0.5)
+        await pair.clock.advance(0.6)
+        assert isinstance(short.exception(), Timeout)
+        assert not long.done()
+        pair.client.close()
+        assert isinstance(long.exception(), ConnectionLost)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, 1e12, float("inf")])
+def test_any_timeout_can_be_sent(timeout: float) -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=timeout)).message.tail == 8
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_call_cancels_its_handler() -> None:
+    async def main() -> None:
+        seen: list[str] = []
+
+        async def handler(request: Request) -> None:
+            seen.append("began")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+                raise
+
+        pair = Pair({Method.TAIL: handler})
+        call = asyncio.create_task(pair.client.call(Method.TAIL, ASK, timeout=10))
+        await settle()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await settle()
+        assert seen == ["began", "cancelled"]
+        assert pair.client_channel.kinds_sent() == [Kind.REQUEST, Kind.CANCEL]
+        assert pair.server_channel.kinds_sent() == [], "nobody waits for an answer"
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_a_handler_cancelled_by_others_says_that_it_gave_up() -> None:
+    async def main() -> None:
+        async def handler(request: Request) -> None:
+            raise asyncio.CancelledError
+
+        pair = Pair({Method.TAIL: handler})
+        with pytest.raises(Unavailable, match="given up"):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+
+    asyncio.run(main())
+
+
+def test_a_lost_connection_leaves_the_outcome_open_a_closed_one_does_not() -> None:
+    async def main() -> None:
+        cancelled: list[Request] = []
+
+        def handler(request: Request) -> None:
+            request.on_cancel(lambda: cancelled.append(request))
+
+        pair = Pair({Method.TAIL: handler})
+        told: list[VarlogError] = []
+        pair.client.on_close(told.append)
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=10)
+        await settle()
+        pair.server.close()
+        await settle()
+        with pytest.raises(ConnectionLost) as lost:
+            await future
+        assert not lost.value.outcome_known
+        assert len(cancelled) == 1
+        assert told == [pair.client.closed_error]
+        pair.client.on_close(told.append)
+        assert len(told) == 2, "at once, as it is already closed"
+        with pytest.raises(Unavailable) as never_sent:
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert never_sent.value.outcome_known
+        with pytest.raises(Unavailable):
+            pair.client.stream(Method.READ, pb.ReadRequest(), timeout=1)
+        pair.client.notify(Method.ADVANCE, pb.CommitRequest())
+        assert pair.clock.armed == 0, "no timer outlives its connection"
+
+    asyncio.run(main())
+
+
+def test_closing_cancels_handlers_oldest_first_and_waits_for_them() -> None:
+    async def main() -> None:
+        ended: list[int] = []
+
+        async def handler(request: Request) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await settle(2)
+                ended.append(request.message.log)
+
+        pair = Pair({Method.TAIL: handler})
+        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=10) for n in range(4)]
+        await settle()
+        pair.server.close()
+        await pair.server.wait_closed()
+        assert ended == [0, 1, 2, 3]
+        await settle()
+        assert all(isinstance(future.exception(), ConnectionLost) for future in futures)
+
+    asyncio.run(main())
+
+
+def test_a_handler_may_close_its_own_connection() -> None:
+    async def main() -> None:
+        seen: list[bool] = []
+
+        def handler(request: Request) -> None:
+            request.peer.close()
+            request.on_cancel(lambda: seen.append(request.cancelled))
+
+        pair = Pair({Method.TAIL: handler})
+        with pytest.raises(ConnectionLost):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert seen == [True]
+
+    asyncio.run(main())
+
+
+def test_answering_twice_is_a_defect() -> None:
+    async def main() -> None:
+        def handler(request: Request) -> None:
+            answer(request)
+            answer(request)
+
+        pair = Pair({Method.TAIL: handler})
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+        assert [type(defect) for defect in pair.defects] == [InvariantBroken]
+
+    asyncio.run(main())
+
+
+def test_an_answer_too_large_for_a_frame_becomes_an_error() -> None:
+    async def main() -> None:
+        half = bytes(FRAME_BYTES // 2)
+
+        def handler(request: Request) -> None:
+            request.reply(pb.TailReply(), [half, half])
+
+        pair = Pair({Method.TAIL: handler})
+        with pytest.raises(TooLarge) as caught:
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert caught.value.limit == FRAME_BYTES
+        with pytest.raises(TooLarge):
+            await pair.client.call(Method.TAIL, ASK, [half, half], timeout=1)
+        assert pair.client.closed_error is None
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- pushes
+
+
+def test_a_push_reaches_its_handler_and_is_not_answered() -> None:
+    async def main() -> None:
+        seen: list[object] = []
+
+        def plain(request: Request) -> None:
+            seen.append((request.pushed, request.message, bytes(request.body)))
+            request.reply(pb.CommitResponse())
+
+        async def slow(request: Request) -> None:
+            await settle(2)
+            seen.append(request.message)
+
+        pair = Pair({Method.ADVANCE: plain, Method.REPORT: slow})
+        pair.client.notify(Method.ADVANCE, pb.CommitRequest(storage_node_id=3), [b"x"])
+        pair.client.notify(Method.REPORT, pb.GetReportResponse(storage_node_id=4))
+        await settle()
+        assert seen == [(True, pb.CommitRequest(storage_node_id=3), b"x"), pb.GetReportResponse(storage_node_id=4)]
+        assert pair.server_channel.sent == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_what_goes_wrong_with_a_push_is_reported_where_it_happened(asynchronous: bool) -> None:
+    async def main() -> None:
+        def plain(request: Request) -> None:
+            raise Sealed("too late", 5)
+
+        async def slow(request: Request) -> None:
+            raise Sealed("too late", 5)
+
+        pair = Pair({Method.ADVANCE: slow if asynchronous else plain})
+        pair.client.notify(Method.ADVANCE, pb.CommitRequest())
+        await settle()
+        assert [type(defect) for defect in pair.defects] == [Sealed]
+        assert pair.server_channel.sent == []
+
+    asyncio.run(main())
+
+
+def test_a_push_nobody_serves_is_reported_to_who_sent_it() -> None:
+    async def main() -> None:
+        pair = Pair()
+        pair.client.notify(Method.ADVANCE, pb.CommitRequest())
+        await settle()
+        assert [type(defect) for defect in pair.defects] == [Unsupported]
+        assert pair.client.closed_error is None
+
+    asyncio.run(main())
+
+
+def test_being_told_that_nothing_can_be_read_closes_the_connection() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: never})
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        header = pb.Error(code=TooLarge.code, message="a frame of 4 GiB", value=5).SerializeToString()
+        pair.client.frame_received(Frame(Kind.ERROR, 0, 0, 0, 0, header, b""))
+        assert isinstance(pair.client.closed_error, TooLarge)
+        assert isinstance(future.exception(), ConnectionLost)
+        assert pair.client_channel.is_closed
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- a network that loses and doubles frames
+
+
+def test_doubled_requests_and_answers_are_harmless() -> None:
+    async def main() -> None:
+        handled: list[int] = []
+
+        def handler(request: Request) -> None:
+            handled.append(request.message.log)
+            answer(request)
+
+        pair = Pair({Method.TAIL: handler})
+        pair.client_channel.filter = pair.server_channel.filter = lambda frame: [frame, frame]
+        for _ in range(3):
+            assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+        await settle()
+        assert len(handled) == 6
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_a_doubled_request_is_not_handled_twice_at_once() -> None:
+    async def main() -> None:
+        waiting: list[Request] = []
+        pair = Pair({Method.TAIL: waiting.append})
+        pair.client_channel.filter = lambda frame: [frame, frame]
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        await settle()
+        assert len(waiting) == 1
+        answer(waiting[0])
+        assert (await future).message.tail == 8
+
+    asyncio.run(main())
+
+
+def test_a_lost_answer_is_a_timeout_and_a_late_one_is_ignored() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        pair.server_channel.filter = lambda frame: []
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        await pair.clock.advance(1.1)
+        assert isinstance(future.exception(), Timeout)
+        pair.client.frame_received(pair.server_channel.sent[0])
+        assert pair.client.closed_error is None
+
+    asyncio.run(main())
+
+
+def test_ids_go_round_and_step_over_those_in_use() -> None:
+    async def main() -> None:
+        waiting: list[Request] = []
+        pair = Pair({Method.TAIL: waiting.append})
+        first = pair.client.start_call(Method.TAIL, ASK, timeout=100)
+        pair.client._calls._last_id = 0xFFFFFFFE
+        others = [pair.client.start_call(Method.TAIL, ASK, timeout=100) for _ in range(2)]
+        await settle()
+        assert [request.request_id for request in waiting] == [1, 0xFFFFFFFF, 2]
+        for request in waiting:
+            answer(request)
+        await asyncio.gather(first, *others)
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_more_calls_than_may_be_in_flight_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CALLS_IN_FLIGHT", 3)
+
+    async def main() -> None:
+        pair = Pair({Method.TAIL: never})
+        futures = [pair.client.start_call(Method.TAIL, ASK, timeout=1) for _ in range(3)]
+        with pytest.raises(Overloaded):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        await pair.clock.advance(1.1)
+        assert all(isinstance(future.exception(), Timeout) for future in futures)
+
+    asyncio.run(main())
+
+
+def finish_all(waiting: list[Request]) -> None:
+    for request in waiting:
+        answer(request)
+    waiting.clear()
+
+
+@pytest.mark.parametrize("body_bytes", [0, 1000])
+def test_reading_stops_while_too_much_is_handled_and_goes_on_at_half(
+    monkeypatch: pytest.MonkeyPatch, body_bytes: int
+) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_IN_HANDLING", 1000 if body_bytes else 8)
+    monkeypatch.setattr(limits, "BYTES_IN_HANDLING", 8 * (1000 + 22) if body_bytes else 1 << 30)
+
+    async def main() -> None:
+        waiting: list[Request] = []
+        pair = Pair({Method.TAIL: waiting.append})
+        futures = [pair.client.start_call(Method.TAIL, ASK, [bytes(body_bytes)], timeout=100) for _ in range(20)]
+        await settle()
+        assert len(waiting) == 8
+        for request in waiting[:3]:
+            answer(request)
+        await settle()
+        assert not pair.server_channel.reading
+        answer(waiting[3])
+        await settle()
+        assert len(waiting) == 12, "four were answered, four more are handled"
+        del waiting[:4]
+        while waiting:
+            finish_all(waiting)
+            await settle()
+        assert all(future.done() for future in futures)
+        assert pair.server_channel.reading
+
+    asyncio.run(main())
+
+
+def test_pushes_with_async_handlers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REQUESTS_IN_HANDLING", 4)
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+        running = 0
+
+        async def handler(request: Request) -> None:
+            nonlocal running
+            running += 1
+            await go_on.wait()
+
+        pair = Pair({Method.ADVANCE: handler})
+        for _ in range(10):
+            pair.client.notify(Method.ADVANCE, pb.CommitRequest())
+        await settle()
+        assert running == 4
+        go_on.set()
+        await settle()
+        assert running == 10
+
+    asyncio.run(main())
+
+
+def test_who_does_not_take_answers_gets_no_more_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANSWERS_WAITING_BYTES", 1000)
+
+    async def main() -> None:
+        handled: list[int] = []
+
+        def handler(request: Request) -> None:
+            handled.append(request.message.log)
+            request.reply(pb.TailReply(), [bytes(300)])
+
+        pair = Pair({Method.TAIL: handler})
+        pair.server_channel.set_writable(False)
+        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=100) for n in range(9)]
+        await settle()
+        assert handled == [0, 1, 2, 3], "four answers of 320 bytes are more than may wait"
+        pair.server_channel.set_writable(True)
+        await asyncio.gather(*futures)
+        assert len(handled) == 9
+
+    asyncio.run(main())
+
+
+def test_two_ends_that_send_each_other_much_do_not_both_stop_reading() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer}, {Method.TAIL: answer})
+        for channel in (pair.client_channel, pair.server_channel):
+            channel.set_writable(False)
+        futures = [peer.start_call(Method.TAIL, ASK, timeout=100) for peer in (pair.client, pair.server) * 50]
+        await asyncio.gather(*futures)
+        assert pair.client_channel.reading
+        assert pair.server_channel.reading
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("callback_of", ["on_close", "on_cancel"])
+def test_a_callback_that_fails_stops_no_other(callback_of: str) -> None:
+    async def main() -> None:
+        seen: list[str] = []
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        def note(*_: object) -> None:
+            seen.append("told")
+
+        def register(add: Callable[[Callable[..., None]], None]) -> None:
+            add(fail)
+            add(note)
+
+        def handler(request: Request) -> None:
+            if callback_of == "on_cancel":
+                register(request.on_cancel)
+
+        pair = Pair({Method.TAIL: handler})
+        if callback_of == "on_close":
+            register(pair.server.on_close)
+        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        await settle()
+        pair.server.close()
+        await settle()
+        assert seen == ["told"]
+        assert [type(defect) for defect in pair.defects] == [ZeroDivisionError]
+        assert isinstance(future.exception(), ConnectionLost)
+
+    asyncio.run(main())
+
+
+def test_frames_of_no_known_kind_are_ignored() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+        pair.server.frame_received(Frame(99, 0, 0, 1, 0, b"", b""))
+        pair.server.frame_received(Frame(Kind.CREDIT, 0, 0, 1, 0, b"short", b""))
+        assert encode_frame(Kind.PING, 0, 0) == [bytes.fromhex("10000000 08 00 0000 00000000 00000000 00000000")]
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+
+    asyncio.run(main())
