@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
-from varlog.base.errors import Corrupt, InvalidArgument, ReplicaFailed, Taken, Unavailable, VarlogError
+from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, ReplicaFailed, Taken, Unavailable, VarlogError
 from varlog.base.ids import Glsn, ReplicaId, Slot
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
@@ -27,6 +27,9 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 BIND_IDLE_S = 0.25
 """How long commits wait for a store to ride with before they are written by themselves."""
+
+NO_SPACE_PAUSE_S = 0.5
+"""How long a full volume is left alone before what is staged is tried again."""
 
 RECENT_BYTES = 8 << 20
 """Bytes of the newest batches kept in memory for copying to backups; older ones are read back."""
@@ -185,11 +188,18 @@ class Replica:
                 waiting, self._after_sync = self._after_sync, []
                 try:
                     await self.log.sync()
+                except NoSpace:
+                    # what was staged stays staged, and those who wait for it go on waiting
+                    self._after_sync = waiting + self._after_sync
+                    self._sync_wanted = True
+                    self._changed(self)
+                    await self._clock.sleep(NO_SPACE_PAUSE_S)
                 except VarlogError as error:
                     self._after_sync = waiting + self._after_sync
                     self.fail(error)
                     return
-                self._synced(waiting)
+                else:
+                    self._synced(waiting)
         finally:
             self._syncing = False
 
@@ -302,7 +312,12 @@ class Replica:
         if upto > self.log.trimmed_glsn:
             self.log.stage_trim(upto)
         await self.flush()
-        await self.log.collect()
+        await self.tidy()
+
+    async def tidy(self) -> None:
+        """Give back the space of what is trimmed, and move indexes of full files from memory to disk."""
+        if self._failure is None:
+            await self.log.collect()
 
     # ------------------------------------------------------------ recent batches, for copying
 

@@ -21,8 +21,8 @@ from varlog.transport.peer import Peer, Server, serve
 from varlog.transport.pool import PeerPool
 from varlog.wire.proto import varlog_pb2 as pb
 
-FREE_SPACE_EVERY_S = 5.0
-"""How often the volumes are asked for their free space."""
+HOUSEKEEPING_EVERY_S = 5.0
+"""How often volumes are asked for their free space, and replicas tidied."""
 
 
 class StorageNode:
@@ -54,7 +54,7 @@ class StorageNode:
         await self._ask_spaces()
         handlers = Verbs(self._replicas, self._report, self._learn_directory).handlers()
         self._server = await serve(self._world, self._config.listen, handlers)
-        self._scope.spawn(self._watch_spaces(), name="free space")
+        self._scope.spawn(self._keep_house(), name="housekeeping")
         self._link = RepositoryLink(
             self._world,
             self._config.repositories,
@@ -178,10 +178,15 @@ class StorageNode:
     async def _ask_spaces(self) -> None:
         self._spaces = [await volume.disk.space() for volume in self._volumes]
 
-    async def _watch_spaces(self) -> None:
+    async def _keep_house(self) -> None:
         while True:
-            await self._world.clock.sleep(FREE_SPACE_EVERY_S)
+            await self._world.clock.sleep(HOUSEKEEPING_EVERY_S)
             await self._ask_spaces()
+            for replica in self._replicas.all():
+                try:
+                    await replica.tidy()
+                except VarlogError as error:
+                    replica.trouble = f"housekeeping: {error.message}"
 
 
 def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
@@ -195,7 +200,7 @@ def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
         segment=replica.id.segment,
         bound_llsn_offset=log.bound + 1,
         state=cast("pb.ReplicaState", replica.state),
-        trimmed_glsn=log.trimmed_glsn,
+        trimmed_glsn=log.durable_trimmed_glsn,
         stored_bytes=log.stored_bytes,
         missed_commits=replica.missed_commits,
     )
