@@ -162,7 +162,7 @@ class SimulatedFile:
 
     def _end_sync(self) -> None:
         platter = self._disk.platter
-        if platter.sync_fails():
+        if platter.sync_fails(self.path):
             self._content.fail_sync(platter.random)
             self._disk.event("fails to sync", self.path)
             raise DiskFailed(f"sync of {self.path} failed")
@@ -226,7 +226,7 @@ class SimulatedDisk:
 
     def _sync_names(self, path: str) -> None:
         self.platter.folder(path)
-        if self.platter.sync_fails():
+        if self.platter.sync_fails(path):
             self.event("fails to sync", path)
             raise DiskFailed(f"sync of the folder {path!r} failed")
         self.platter.sync_folder(path)

@@ -144,6 +144,10 @@ class Replica:
     """Among the stream's members: 0 is the primary."""
     state: str = "open"
     """open, sealed, finished or failed; of a failed one nothing else is known."""
+    trouble: str = ""
+    """Why it failed."""
+    excuse: str = ""
+    """What its disk did to it, if anything; without it, no replica may fail."""
     durable: int = 0
     committed: int = 0
     trimmed_slot: int = 0

@@ -58,8 +58,8 @@ class Host:
         self.process.run(main)
         return self.process
 
-    def crash(self, *, power_loss: bool = True) -> None:
-        """End the process this very moment; with `power_loss`, disks lose what was not synced."""
+    def crash(self, *, power_loss: bool = True, keep: float | None = None) -> None:
+        """End the process this very moment; with `power_loss`, disks lose what was not synced (or all but `keep`)."""
         process = self.process
         if process is None or not process.alive:
             return
@@ -69,9 +69,14 @@ class Host:
         for platter in self.platters:
             platter.release()
             if power_loss:
-                platter.lose_power()
+                platter.lose_power(keep)
         if self.metadata is not None:
             self.metadata.crash()
+
+    def end(self, process: "Process") -> None:
+        """The program returned: its process ends, in good order and without harm to anything."""
+        if process.alive:
+            self.crash(power_loss=False)
 
     def pause(self, *, clock_stops: bool) -> None:
         if self.process is not None and self.process.alive:

@@ -25,7 +25,7 @@ from varlog.ports.network import Channel, ChannelHandler
 from varlog.sim.connection import Connection, End
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.trace import SILENT, Trace
-from varlog.sim.weather import Latency, NetworkWeather
+from varlog.sim.weather import NetworkWeather
 
 if TYPE_CHECKING:
     from varlog.sim.host import Process
@@ -155,7 +155,7 @@ class Fabric:
         if not self.weather.in_order:
             for connection in list(self._connections):
                 connection.break_off("the weather clears")
-        delay = Latency(self.weather.delay.median, self.weather.delay.spread)
+        delay = self.weather.delay.without_stalls()
         self.weather = NetworkWeather(delay=delay, window_bytes=self.weather.window_bytes)
 
     def process_died(self, process: "Process", *, power_loss: bool) -> None:

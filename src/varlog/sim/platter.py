@@ -150,6 +150,8 @@ class Platter:
     """Bytes somebody else fills the volume with, for a while."""
     sync_failures_wanted: int = 0
     """The next so many syncs fail."""
+    failed_syncs: list[str] = field(default_factory=list)
+    """Paths of files and folders whose sync failed."""
     generation: int = 0
     locked: bool = False
     busy_until: float = 0.0
@@ -254,13 +256,20 @@ class Platter:
 
     # ------------------------------------------------------------ fate
 
-    def sync_fails(self) -> bool:
+    def sync_fails(self, path: str) -> bool:
         """Whether the sync that is about to end fails."""
         if self.sync_failures_wanted:
             self.sync_failures_wanted -= 1
-            return True
-        rate = self.weather.sync_failure
-        return rate > 0 and self.random.random() < rate
+        elif not self.weather.sync_failure or self.random.random() >= self.weather.sync_failure:
+            return False
+        self.failed_syncs.append(path)
+        return True
+
+    def calm_down(self) -> None:
+        """No faults from now on; as fast or slow as it always was, but for stalls."""
+        self.taken_by_others = 0
+        self.sync_failures_wanted = 0
+        self.weather = self.weather.without_faults()
 
     def release(self) -> None:
         """The process that held the volume is gone, and with it whatever it had under way."""
@@ -269,9 +278,10 @@ class Platter:
         for content in _files_under(self.root):
             content.break_off_sync()
 
-    def lose_power(self) -> None:
-        """What was not synced is kept, lost or torn, as this crash will have it."""
-        keep = self.random.choice((0.0, 1.0, 0.5, self.random.random()))
+    def lose_power(self, keep: float | None = None) -> None:
+        """What was not synced is kept, lost or torn, as this crash will have it (unless told which share to keep)."""
+        if keep is None:
+            keep = self.random.choice((0.0, 1.0, 0.5, self.random.random()))
         for move in self._surviving(keep):
             move.apply_durably()
         self.moves.clear()

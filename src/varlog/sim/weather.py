@@ -9,7 +9,7 @@ kind of fault is there or not, and each disk, host and pair of hosts draws its o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, log
 from random import Random
 
@@ -35,6 +35,9 @@ class Latency:
         if self.stall_rate and random.random() < self.stall_rate:
             return self.stall * (0.5 + random.random())
         return self.median * exp(self.spread * (random.random() * 4.0 - 2.0))
+
+    def without_stalls(self) -> "Latency":
+        return Latency(self.median, self.spread)
 
     def __str__(self) -> str:
         stalls = f", {self.stall_rate:.1%} stall {self.stall * 1e3:.0f} ms" if self.stall_rate else ""
@@ -92,6 +95,9 @@ class DiskWeather:
 
     def read_seconds(self, random: Random) -> float:
         return self.read.draw(random)
+
+    def without_faults(self) -> "DiskWeather":
+        return replace(self, sync=self.sync.without_stalls(), sync_failure=0.0)
 
     def describe(self) -> str:
         failing = f", sync fails {self.sync_failure:.3%}" if self.sync_failure else ""

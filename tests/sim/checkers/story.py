@@ -79,6 +79,7 @@ class Story:
         glsns: list[int] | None = None,
         streams: list[int] | None = None,
         times: list[int] | None = None,
+        first_slot: int = 0,
     ) -> FinalLog:
         glsns = glsns or list(range(trimmed + 1, trimmed + 1 + len(payloads)))
         return self.history.add(
@@ -89,7 +90,7 @@ class Story:
                 glsns=glsns,
                 payloads=list(payloads),
                 streams=streams or [1] * len(payloads),
-                slots=list(range(len(payloads))),
+                slots=list(range(first_slot, first_slot + len(payloads))),
                 times_us=times or [0] * len(payloads),
             )
         )

@@ -28,10 +28,10 @@ def good() -> Story:
     story.expect(stream=2, excuse="its disk failed")
     story.ack("de", 5)
     story.subscription(3, [3, 4, 5, 6], "ycde", must_catch_up=True)
-    story.final("bycde", trimmed=1, times=[10, 20, 30, 5, 30])
+    story.final("bycde", trimmed=1, times=[10, 20, 30, 5, 30], first_slot=1)
     story.replica("abycde", trimmed_glsn=1)
     story.replica("abycde", node=2, committed=4, trimmed_glsn=2)
-    story.replica("byc", node=3, first_slot=1, glsns=[2, 3, 4], committed=4, durable=4, trimmed_glsn=1)
+    story.replica("bycde", node=3, first_slot=1, glsns=[2, 3, 4], committed=4, durable=6, trimmed_glsn=1)
     return story
 
 
@@ -89,6 +89,32 @@ def test_i1_an_ack_of_the_wrong_length() -> None:
     story = Story()
     story.ack("ab", 1).last = 3
     assert story.violations("I1")
+
+
+def test_i1_a_member_without_a_committed_entry() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.final("ab")
+    story.replica("ab")
+    story.replica("a", node=2)
+    assert story.violations("I1")
+
+
+def test_i1_a_member_with_other_bytes() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.final("ab")
+    story.replica("ax", committed=0)
+    assert story.violations("I1")
+
+
+def test_i1_a_replica_fails_only_with_its_disk() -> None:
+    story = Story()
+    story.replica("", state="failed", trouble="Corrupt")
+    assert story.violations("I1")
+    story = Story()
+    story.replica("", state="failed", trouble="ReplicaFailed", excuse="a sync failed")
+    assert not story.violations("I1")
 
 
 # ---------------------------------------------------------------- I2

@@ -1,0 +1,114 @@
+"""A whole cluster in the simulated world: which program runs on which host, and how it is started.
+
+    repository1              the metadata repository, with its simulated store
+    node1, node2, ...        storage nodes, each with its volumes
+    client1, client2, ...    programs that use the public client (`sim.workload`)
+
+The programs are the production classes; only the worlds they are handed are simulated.
+"""
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from varlog.base.errors import VarlogError
+from varlog.node.config import NodeConfig
+from varlog.node.server import StorageNode
+from varlog.repository import Repository, RepositoryConfig
+from varlog.sim.host import Host, Process
+from varlog.sim.loop import SimulatedLoop
+from varlog.sim.metadata import MetadataState
+from varlog.sim.network import Fabric
+from varlog.sim.platter import Platter
+from varlog.sim.trace import Trace
+from varlog.sim.weather import Weather
+
+REPOSITORY_PORT = 7700
+NODE_PORT = 7000
+
+EPOCH_US = 1_750_000_000_000_000
+"""What wall clocks say when a run begins, give or take."""
+
+Program = Callable[[Process], Coroutine[Any, Any, None]]
+
+
+class SimulatedCluster:
+    """Hosts and the programs that belong on them."""
+
+    def __init__(self, loop: SimulatedLoop, weather: Weather, trace: Trace) -> None:
+        self.loop = loop
+        self.weather = weather
+        self.trace = trace
+        seed = weather.seed
+        self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
+        self.repositories = [self.make_host("repository1")]
+        self.repositories[0].metadata = MetadataState(
+            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order
+        )
+        self.nodes = [self.make_host(f"node{number}") for number in range(1, weather.shape.nodes + 1)]
+        for host in self.nodes:
+            for number in range(weather.shape.volumes):
+                name = f"{host.name}.disk{number}"
+                host.platters.append(Platter(name, Random(f"{seed}/{name}"), weather.disk(name)))
+        self.clients: list[Host] = []
+        self._programs: dict[Host, Program] = {self.repositories[0]: self._run_repository}
+        self._programs |= dict.fromkeys(self.nodes, self._run_node)
+
+    @property
+    def url(self) -> str:
+        return f"varlog://{self.repositories[0].name}:{REPOSITORY_PORT}"
+
+    def make_host(self, name: str) -> Host:
+        """A machine with the clock its weather says, and nothing on it."""
+        climate = self.weather.host(name)
+        return Host(
+            name,
+            self.loop,
+            self.fabric,
+            self.weather.seed,
+            clock_rate=climate.clock_rate,
+            wall_offset_us=EPOCH_US + climate.wall_offset_us,
+        )
+
+    def add_client(self, name: str, program: Program) -> Host:
+        """A host for a program that uses the cluster. Not started yet."""
+        host = self.make_host(name)
+        self.clients.append(host)
+        self._programs[host] = program
+        return host
+
+    # ------------------------------------------------------------ programs
+
+    def start(self, host: Host) -> None:
+        """Run on it what belongs there, from the beginning."""
+        host.start(lambda process: self._supervised(process, self._programs[host]))
+
+    def start_servers(self) -> None:
+        for host in (*self.repositories, *self.nodes):
+            self.start(host)
+
+    async def _supervised(self, process: Process, program: Program) -> None:
+        """A program that ends with a clear error ends its process; any other error is a defect."""
+        try:
+            await program(process)
+        except VarlogError as error:
+            self.trace.event(self.loop.now, process.host.name, "exits", repr(error))
+        self.loop.call_soon(process.host.end, process, context=self.fabric.context)
+
+    async def _run_repository(self, process: Process) -> None:
+        assert process.metadata is not None
+        listen = f"{process.host.name}:{REPOSITORY_PORT}"
+        repository = Repository(process.world, process.metadata, RepositoryConfig(listen=listen))
+        await repository.start()
+        raise await repository.wait_failed()
+
+    async def _run_node(self, process: Process) -> None:
+        addresses = tuple(f"{host.name}:{REPOSITORY_PORT}" for host in self.repositories)
+        config = NodeConfig(
+            repositories=addresses,
+            listen=f"{process.host.name}:{NODE_PORT}",
+            file_bytes=self.weather.shape.file_bytes,
+        )
+        node = StorageNode(process.world, process.disks, config)
+        await node.start()
+        raise await node.wait_failed()

@@ -1,0 +1,181 @@
+"""Chance as an enemy: strikes at the rates the weather says, until chaos ends and all is healed.
+
+Each kind of fault runs by itself: wait, strike, and where the fault has an end (a crashed host comes
+back, a partition heals), see to that too. What a program does of its own will, such as ending
+because its disk is full at its start, is mended like a crash: it is started again after a while.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Protocol
+
+from varlog.sim.host import Host
+from varlog.sim.loop import SimulatedLoop
+from varlog.sim.network import Fabric
+from varlog.sim.weather import FaultWeather
+
+SUPERVISE_SECONDS = 0.5
+"""How often a look is taken for programs that have ended by themselves."""
+
+
+class Target(Protocol):
+    """The cluster, as faults see it."""
+
+    loop: SimulatedLoop
+    fabric: Fabric
+    nodes: list[Host]
+    repositories: list[Host]
+    clients: list[Host]
+
+    def start(self, host: Host) -> None:
+        """Run on it what belongs there."""
+        ...
+
+
+class Nemesis:
+    """All faults of one run."""
+
+    def __init__(self, target: Target, weather: FaultWeather, random: Random) -> None:
+        self._target = target
+        self._loop = target.loop
+        self._weather = weather
+        self._random = random
+        self._tasks: list[asyncio.Task[None]] = []
+        self._down: dict[Host, None] = {}
+        """Crashed by us and not yet started again."""
+        self.struck: dict[str, int] = {}
+        """How often each kind of fault struck."""
+
+    async def rage(self, seconds: float) -> None:
+        """Strike for so long."""
+        weather, target = self._weather, self._target
+        self._repeat(weather.node_crashes, lambda: self._crash(target.nodes))
+        self._repeat(weather.repository_crashes, lambda: self._crash(target.repositories))
+        self._repeat(weather.client_crashes, lambda: self._crash(target.clients))
+        self._repeat(weather.pauses, self._pause)
+        self._repeat(weather.partitions, self._partition)
+        self._repeat(weather.breaks, self._break)
+        self._repeat(weather.full_disks, self._fill)
+        self._repeat(weather.failing_syncs, self._fail_sync)
+        self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
+        await asyncio.sleep(seconds)
+
+    async def heal(self) -> None:
+        """No more faults; everything is up and running again. The supervisor stays."""
+        supervisor = self._tasks.pop()
+        self.stop()
+        self._tasks = [supervisor]
+        target = self._target
+        target.fabric.calm_down()
+        for host in (*target.repositories, *target.nodes, *target.clients):
+            for platter in host.platters:
+                platter.calm_down()
+            host.resume()
+            if not host.up:
+                target.start(host)
+        self._down.clear()
+
+    def stop(self) -> None:
+        """End every fault; one that went wrong itself is a defect of the simulator."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+
+    # ------------------------------------------------------------ time
+
+    def _repeat(self, rate: float, strike: Callable[[], Awaitable[None]]) -> None:
+        if rate > 0:
+            self._tasks.append(self._loop.create_task(self._at_rate(rate, strike), name=f"fault {strike!r}"))
+
+    async def _at_rate(self, rate: float, strike: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(self._random.expovariate(rate))
+            self._tasks.insert(0, self._loop.create_task(self._strike(strike), name="one fault"))
+
+    async def _strike(self, strike: Callable[[], Awaitable[None]]) -> None:
+        await strike()
+
+    def _around(self, seconds: float) -> float:
+        return seconds * self._random.uniform(0.2, 2.0)
+
+    def _count(self, kind: str) -> None:
+        self.struck[kind] = self.struck.get(kind, 0) + 1
+
+    async def _supervise(self) -> None:
+        """Start again what ended by itself."""
+        while True:
+            await asyncio.sleep(self._around(SUPERVISE_SECONDS))
+            target = self._target
+            for host in (*target.repositories, *target.nodes, *target.clients):
+                if not host.up and host not in self._down:
+                    target.start(host)
+
+    # ------------------------------------------------------------ kinds of faults
+
+    async def _crash(self, hosts: list[Host]) -> None:
+        """One of them; now and then a second at the same moment, as when a rack loses power."""
+        up = [host for host in hosts if host.up]
+        if not up:
+            return
+        count = 1 if self._random.random() < 0.8 else min(2, len(up))
+        power_loss = self._random.random() < self._weather.power_loss
+        victims = self._random.sample(up, count)
+        for host in victims:
+            self._count("power lost" if power_loss else "killed")
+            self._down[host] = None
+            host.crash(power_loss=power_loss)
+        for host in victims:
+            await asyncio.sleep(self._around(self._weather.downtime))
+            self._down.pop(host, None)
+            if not host.up:
+                self._target.start(host)
+
+    async def _pause(self) -> None:
+        target = self._target
+        up = [host for host in (*target.nodes, *target.repositories, *target.clients) if host.up]
+        if not up:
+            return
+        host = self._random.choice(up)
+        self._count("paused")
+        host.pause(clock_stops=self._random.random() < self._weather.clock_stops)
+        await asyncio.sleep(self._around(self._weather.pause_seconds))
+        host.resume()
+
+    async def _partition(self) -> None:
+        """Two sides, at random; with some luck one direction stays open. The next one replaces it."""
+        target = self._target
+        names = [host.name for host in (*target.nodes, *target.repositories, *target.clients)]
+        self._random.shuffle(names)
+        border = self._random.randrange(1, len(names))
+        here, there = names[:border], names[border:]
+        pairs = [(one, other) for one in here for other in there]
+        if self._random.random() >= self._weather.one_way:
+            pairs += [(other, one) for one, other in pairs]
+        self._count("partitioned")
+        target.fabric.trace.event(self._loop.now, "network", "is split", f"{', '.join(here)} | {', '.join(there)}")
+        target.fabric.block(pairs)
+        await asyncio.sleep(self._around(self._weather.partition_seconds))
+        target.fabric.trace.event(self._loop.now, "network", "heals")
+        target.fabric.heal()
+
+    async def _break(self) -> None:
+        connections = self._target.fabric.open_connections()
+        if connections:
+            self._count("connection broken")
+            self._random.choice(connections).break_off("bad luck")
+
+    async def _fill(self) -> None:
+        platter = self._random.choice(self._random.choice(self._target.nodes).platters)
+        self._count("disk filled")
+        self._target.fabric.trace.event(self._loop.now, platter.name, "is full")
+        platter.taken_by_others = platter.weather.capacity
+        await asyncio.sleep(self._around(self._weather.full_seconds))
+        platter.taken_by_others = 0
+        self._target.fabric.trace.event(self._loop.now, platter.name, "has room again")
+
+    async def _fail_sync(self) -> None:
+        platter = self._random.choice(self._random.choice(self._target.nodes).platters)
+        self._count("sync failed")
+        platter.sync_failures_wanted += 1

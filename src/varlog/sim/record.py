@@ -1,0 +1,60 @@
+"""Writes the history of a run while it happens. The dead record nothing: their operations never end."""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from varlog.base.errors import VarlogError
+from varlog.sim.checkers.base import describe
+from varlog.sim.history import History, Operation, Subscription
+from varlog.sim.loop import SimulatedLoop
+from varlog.sim.trace import Trace
+
+if TYPE_CHECKING:
+    from varlog.sim.host import Process
+
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
+
+
+class Recorder:
+    """One counter for the order of everything."""
+
+    def __init__(self, loop: SimulatedLoop, trace: Trace) -> None:
+        self.history = History()
+        self._loop = loop
+        self._trace = trace
+        self._order = 0
+
+    @property
+    def now(self) -> float:
+        return self._loop.now
+
+    def tick(self) -> int:
+        """The next order."""
+        self._order += 1
+        return self._order
+
+    def begin(self, process: "Process", operation: AnyOperation) -> AnyOperation:
+        operation.client = process.name
+        operation.start = self.tick()
+        operation.start_time = self._loop.now
+        self.history.records.append(operation)  # type: ignore[arg-type]
+        if self._trace.on:
+            self._trace.event(self._loop.now, process.host.name, "begins", describe(operation))
+        return operation
+
+    def end(self, process: "Process", operation: Operation, error: VarlogError | None = None) -> bool:
+        """False: the process is dead, so nobody knows that it ended."""
+        if not process.alive:
+            return False
+        if error is not None:
+            operation.error, operation.value = type(error).__name__, error.value
+        operation.end = self.tick()
+        operation.end_time = self._loop.now
+        if self._trace.on:
+            self._trace.event(self._loop.now, process.host.name, "ends", describe(operation))
+        return True
+
+    def deliver(self, process: "Process", subscription: Subscription, glsn: int, payload: str) -> None:
+        if process.alive:
+            subscription.glsns.append(glsn)
+            subscription.payloads.append(payload)
+            subscription.orders.append(self.tick())

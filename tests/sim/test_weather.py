@@ -1,0 +1,62 @@
+"""Weather is drawn from the seed alone, differs from seed to seed, and can be read."""
+
+from random import Random
+
+import pytest
+
+from varlog.sim.weather import Latency, between, draw
+
+
+def test_the_same_seed_has_the_same_weather() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7).host("node1") == draw(7).host("node1")
+    assert draw(7) != draw(8)
+
+
+def test_every_host_and_disk_draws_its_own() -> None:
+    weather = draw(7)
+    disks = [weather.disk(f"node{number}.disk0") for number in range(20)]
+    assert len({disk.sync.median for disk in disks}) == 20
+    low, high = weather.disk_sync
+    assert all(low <= disk.sync.median <= high for disk in disks)
+
+
+def test_all_climates_occur() -> None:
+    weathers = [draw(seed) for seed in range(300)]
+    assert {weather.network.in_order for weather in weathers} == {True, False}
+    assert {weather.shape.nodes for weather in weathers} == {1, 2, 3, 4, 5}
+    for kind in ("node_crashes", "repository_crashes", "pauses", "partitions", "breaks", "full_disks", "failing_syncs"):
+        present = sum(getattr(weather.faults, kind) > 0 for weather in weathers)
+        assert 0 < present < 300, kind
+    assert any(weather.network.loss > 0 for weather in weathers)
+    assert all(not weather.network.in_order or weather.network.loss == 0 for weather in weathers)
+    assert all(weather.shape.replicas <= weather.shape.nodes for weather in weathers)
+
+
+def test_it_can_be_read() -> None:
+    for seed in range(20):
+        text = draw(seed).describe()
+        assert [line.split()[0] for line in text.splitlines()] == [
+            "shape",
+            "network",
+            "faults",
+            "commit",
+            "clocks",
+            "disks",
+        ]
+
+
+def test_latencies_stay_around_their_median() -> None:
+    random = Random(1)
+    plain = [Latency(0.01, 0.5).draw(random) for _ in range(1000)]
+    assert 0.003 < min(plain) < 0.006
+    assert 0.015 < max(plain) < 0.03
+    assert Latency(0.01, 0.0).draw(random) == pytest.approx(0.01)
+    stalls = [Latency(0.01, 0.0, 0.1, 5.0).draw(random) for _ in range(1000)]
+    assert 50 < sum(value > 1.0 for value in stalls) < 200
+
+
+def test_between_covers_orders_of_magnitude() -> None:
+    random = Random(1)
+    drawn = [between(random, 1e-4, 1.0) for _ in range(1000)]
+    assert 150 < sum(value < 1e-3 for value in drawn) < 350
