@@ -14,7 +14,7 @@ from varlog.base import errors
 from varlog.cli.frame import Arguments, Parser, shared_flags
 from varlog.cli.output import styled
 
-FAMILIES = ("repository",)
+FAMILIES = ("up", "node", "repository", "log", "status")
 """Modules of this package in the order of the help text; each has `register`."""
 
 HINTS: dict[str, dict[type[errors.VarlogError], str]] = {

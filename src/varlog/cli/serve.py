@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, Protocol
 
 from varlog.base.errors import VarlogError
 
@@ -46,9 +46,13 @@ async def run_until_stopped(server: Serving, started: Callable[[], None], *, unt
     try:
         await server.start()
         started()
-        await _stopped_or_failed(stop, server)
+        await unless(stop, _failure(server))
     finally:
         await server.close()
+
+
+async def _failure(server: Serving) -> NoReturn:
+    raise await server.wait_failed()
 
 
 def _stop_at_eof(stop: asyncio.Event) -> None:
@@ -57,13 +61,17 @@ def _stop_at_eof(stop: asyncio.Event) -> None:
         stop.set()
 
 
-async def _stopped_or_failed(stop: asyncio.Event, server: Serving) -> None:
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, Any]) -> bool:
+    """Do the work unless asked to stop before it is done; whether it was done."""
+    working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
-    failing = asyncio.ensure_future(server.wait_failed())
     try:
-        await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
-        if failing.done():
-            raise failing.result()
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
     finally:
         stopping.cancel()
-        failing.cancel()
+        working.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)

@@ -1,0 +1,153 @@
+"""`varlog log`: create, list, show, seal, trim and remove logs."""
+
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from varlog.base.errors import InvalidArgument, NotFound
+from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, positive
+from varlog.cli.output import Column, Printer, moment, number, render_table, size
+
+if TYPE_CHECKING:
+    from varlog.client import Cluster
+    from varlog.wire.proto import varlog_pb2 as pb
+
+
+def register(commands: Commands) -> None:
+    family = add_family(commands, "log", "logs: create, ls, show, seal, trim, rm")
+    create = add_command(family, "create", create_log, "create a log")
+    create.add_argument("name")
+    create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
+    create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
+    create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
+    add_command(family, "ls", list_logs, "list all logs")
+    show = add_command(family, "show", show_log, "everything about one log")
+    show.add_argument("name")
+    seal = add_command(family, "seal", seal_log, "close a log for good; it stays readable")
+    seal.add_argument("name")
+    trim = add_command(family, "trim", trim_log, "delete everything at or below a position")
+    trim.add_argument("name")
+    trim.add_argument("upto", type=positive, help="the last position that goes")
+    remove = add_command(family, "rm", remove_log, "delete a log with all its entries")
+    remove.add_argument("name")
+    remove.add_argument("--yes", action="store_true", help="do not ask")
+
+
+# ---------------------------------------------------------------- changing
+
+
+def create_log(arguments: Arguments) -> None:
+    async def work(cluster: "Cluster") -> None:
+        await cluster.create_log(
+            arguments.name, ordering=arguments.ordering, replicas=arguments.replicas, streams=arguments.streams
+        )
+
+    _with_cluster(arguments, work)
+    facts = {key: getattr(arguments, key) for key in ("name", "ordering", "replicas", "streams")}
+    copies = f"{arguments.replicas} replica{'s' * (arguments.replicas > 1)}"
+    streams = f"{arguments.streams} stream{'s' * (arguments.streams > 1)}"
+    Printer(arguments.output).done(facts, f"created {arguments.name}: {arguments.ordering}, {copies}, {streams}")
+
+
+def seal_log(arguments: Arguments) -> None:
+    async def work(cluster: "Cluster") -> int:
+        log = cluster.log(arguments.name)
+        await log.seal()
+        return await log.tail()
+
+    tail = _with_cluster(arguments, work)
+    facts = {"name": arguments.name, "tail": tail}
+    Printer(arguments.output).done(facts, f"sealed {arguments.name} at {tail:,}")
+
+
+def trim_log(arguments: Arguments) -> None:
+    async def work(cluster: "Cluster") -> None:
+        await cluster.log(arguments.name).trim(arguments.upto)
+
+    _with_cluster(arguments, work)
+    facts = {"name": arguments.name, "trimmed": arguments.upto}
+    Printer(arguments.output).done(facts, f"trimmed {arguments.name} up to {arguments.upto:,}")
+
+
+def remove_log(arguments: Arguments) -> None:
+    if not arguments.yes and sys.stdin.isatty() and sys.stdout.isatty():
+        answer = input(f"delete the log {arguments.name} with all its entries? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            raise InvalidArgument("nothing was deleted")
+
+    async def work(cluster: "Cluster") -> None:
+        await cluster.remove_log(arguments.name)
+
+    _with_cluster(arguments, work)
+    Printer(arguments.output).done({"name": arguments.name, "removed": True}, f"removed {arguments.name}")
+
+
+def _with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any, Any, Any]]") -> Any:
+    from varlog.client import connect
+    from varlog.runtime.loop import run
+
+    async def connected() -> Any:
+        async with connect(cluster_url(arguments)) as cluster:
+            return await work(cluster)
+
+    return run(connected())
+
+
+# ---------------------------------------------------------------- looking
+
+
+def list_logs(arguments: Arguments) -> None:
+    from varlog.cli.describe import LOG_COLUMNS, log_row
+
+    rows = [log_row(log) for log in _statuses(arguments)]
+    Printer(arguments.output).table(LOG_COLUMNS, rows, empty="no logs yet; `varlog log create NAME` makes one")
+
+
+def show_log(arguments: Arguments) -> None:
+    from varlog.cli.describe import (
+        SEGMENT_COLUMNS,
+        STREAM_COLUMNS,
+        log_row,
+        replica_rows,
+        segment_row,
+        state_style,
+        trouble_style,
+    )
+
+    status = next((status for status in _statuses(arguments) if status.log.name == arguments.name), None)
+    if status is None:
+        raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
+    row = log_row(status)
+    segments = [segment_row(segment) for segment in status.log.chain]
+    replicas = list(replica_rows(status))
+    printer = Printer(arguments.output)
+    if printer.json:
+        print(json.dumps({**row, "segments": segments, "replicas_by_stream": replicas}, indent=2))
+        return
+    facts = [
+        Column("name"),
+        Column("id"),
+        Column("state", style=state_style),
+        Column("ordering"),
+        Column("tail", show=number),
+        Column("trimmed", show=number),
+        Column("stored_bytes", "stored", show=size),
+        Column("kept_cuts", show=number),
+        Column("created_us", "created", show=moment),
+        Column("troubles", style=trouble_style),
+    ]
+    printer.record(row, facts)
+    for columns, rows in ((SEGMENT_COLUMNS, segments), (STREAM_COLUMNS, replicas)):
+        print("\n" + "\n".join(render_table(columns, rows, printer.stream)))
+
+
+def _statuses(arguments: Arguments) -> "list[pb.LogStatus]":
+    from varlog.cli.admin import connect_admin
+    from varlog.runtime.loop import run
+
+    async def ask() -> "list[pb.LogStatus]":
+        async with connect_admin(cluster_url(arguments)) as admin:
+            return list((await admin.status()).logs)
+
+    return run(ask())

@@ -1,0 +1,74 @@
+"""`varlog node`: start a storage node, list those of a cluster."""
+
+from typing import TYPE_CHECKING
+
+from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, positive, split_addresses
+from varlog.cli.output import Printer
+
+if TYPE_CHECKING:
+    from varlog.node import NodeConfig
+
+
+def register(commands: Commands) -> None:
+    family = add_family(commands, "node", "storage nodes: start, ls")
+    start = add_command(
+        family,
+        "start",
+        start_node,
+        "run a storage node in the foreground",
+        epilog="Settings may also come from the environment (VARLOG_NODE_REPOSITORIES, ...) or a file.",
+        hints="server",
+    )
+    start.add_argument("--repository", action="append", metavar="ADDR[,ADDR]", help="where the repositories serve")
+    start.add_argument(
+        "--data", action="append", metavar="DIR", help="a folder for data, made if missing; repeat it for more volumes"
+    )
+    start.add_argument("--listen", metavar="HOST:PORT", help="where to serve; port 0 takes a free one")
+    start.add_argument("--id", type=positive, metavar="N", help="the id to have, else the repository gives one")
+    start.add_argument("--zone", help="failure zone; replicas are spread over zones")
+    start.add_argument("--file-bytes", type=positive, metavar="N", help="size of a segment file")
+    start.add_argument("--config", metavar="FILE", help="a TOML file with a table [node]")
+    start.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
+    add_command(family, "ls", list_nodes, "list the storage nodes of the cluster")
+
+
+def start_node(arguments: Arguments) -> None:
+    from varlog.cli import config
+    from varlog.cli.serve import SWITCH_INTERVAL_S
+    from varlog.node import NodeConfig
+    from varlog.runtime.loop import run
+
+    flags = {
+        "repositories": split_addresses(arguments.repository) if arguments.repository else None,
+        "data": tuple(arguments.data) if arguments.data else None,
+        "listen": arguments.listen,
+        "node_id": arguments.id,
+        "zone": arguments.zone,
+        "file_bytes": arguments.file_bytes,
+    }
+    settings, folders = config.load(NodeConfig, "node", flags, file=arguments.config)
+    run(_serve(settings, folders, arguments.until_eof), switch_interval=SWITCH_INTERVAL_S)
+
+
+async def _serve(settings: "NodeConfig", folders: tuple[str, ...], until_eof: bool) -> None:
+    from varlog.cli.serve import announce, run_until_stopped
+    from varlog.node import StorageNode
+    from varlog.runtime.disk import RealDisk
+    from varlog.transport.world import real_world
+
+    node = StorageNode(real_world(), [RealDisk(folder) for folder in folders], settings)
+    await run_until_stopped(node, lambda: announce("node", node.address), until_eof=until_eof)
+
+
+def list_nodes(arguments: Arguments) -> None:
+    from varlog.cli.admin import connect_admin
+    from varlog.cli.describe import NODE_COLUMNS, node_row
+    from varlog.runtime.loop import run
+    from varlog.wire.proto import varlog_pb2 as pb
+
+    async def ask() -> list[pb.NodeInfo]:
+        async with connect_admin(cluster_url(arguments)) as admin:
+            return await admin.nodes()
+
+    rows = [node_row(node) for node in run(ask())]
+    Printer(arguments.output).table(NODE_COLUMNS, rows, empty="no storage nodes yet; `varlog node start` runs one")
