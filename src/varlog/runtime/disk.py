@@ -1,0 +1,327 @@
+"""The real disk: one data folder, locked for one process.
+
+Writes go to the volume's worker thread (`disk_worker`). Reads are made on the spot when the page cache
+has the bytes (`RWF_NOWAIT`), else in a small pool of threads. Everything else (names, space,
+allocation) goes to a helper thread, in the order given.
+"""
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from varlog.base.errors import InvalidArgument, Unavailable, VarlogError
+from varlog.ports.disk import DiskFailed
+from varlog.runtime.disk_worker import DiskWorker, Write, call_loop, settle, translate
+from varlog.runtime.lock import LOCK_FILE, FolderLock
+from varlog.wire.frame import Buffer
+
+INLINE_READ_BYTES = 1 << 20
+"""Larger reads go to a thread even if they are cached: copying them would hold up the loop."""
+
+READ_THREADS = 2
+"""Reads of one volume that wait for the disk at the same time; the others wait in line."""
+
+Result = TypeVar("Result")
+
+
+class RealFile:
+    """An open file. Closed for good only when nothing under way uses it any more."""
+
+    def __init__(self, disk: "RealDisk", path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.unsynced = True
+        self.failed: VarlogError | None = None
+        self._disk = disk
+        self._closed = False
+        self._users = 0
+
+    async def write(self, offset: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
+        self._check_open()
+        if self._disk.read_only:
+            raise DiskFailed(f"{self.path} was opened for reading only")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._users += 1
+        self._disk.worker.submit(Write(self, offset, buffers, sync, future))
+        await future
+
+    async def read(self, offset: int, length: int) -> memoryview:
+        self._check_open()
+        if length <= INLINE_READ_BYTES and self._disk.try_inline:
+            data = self._read_cached(offset, length)
+            if data is not None:
+                return data
+        self._users += 1
+        return await self._disk.in_reader(self._read, offset, length, done=self.released)
+
+    async def allocate(self, size: int) -> None:
+        self._check_open()
+        self._users += 1
+        await self._disk.in_helper(self._allocate, size, done=self.released)
+
+    async def size(self) -> int:
+        self._check_open()
+        self._users += 1
+        return await self._disk.in_helper(self._size, done=self.released)
+
+    def close(self) -> None:
+        self._closed = True
+        self._close_if_unused()
+
+    # ------------------------------------------------------------ who uses the descriptor
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DiskFailed(f"{self.path} was closed")
+
+    def released(self) -> None:
+        """A thread has done with it, whether or not somebody still waited for that."""
+        self._users -= 1
+        if self._closed:
+            self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        """The number of a closed descriptor is soon another file's: not while a thread may still use it."""
+        if not self._users:
+            self.close_now()
+
+    def close_now(self) -> None:
+        """Only when no thread can be using it."""
+        self._closed = True
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            self._disk.forget(self)
+
+    # ------------------------------------------------------------ system calls
+
+    def _read_cached(self, offset: int, length: int) -> memoryview | None:
+        """None: not all of it is in the page cache, or the kernel cannot tell."""
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self.fd, [buffer], offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise translate(error, self.path) from error
+            self._disk.try_inline = False
+            return None
+        return memoryview(buffer) if count == length else None
+
+    def _read(self, offset: int, length: int) -> memoryview:
+        buffer = memoryview(bytearray(length))
+        count = 0
+        while count < length:
+            got = os.preadv(self.fd, [buffer[count:]], offset + count)
+            if not got:
+                break
+            count += got
+        return buffer[:count]
+
+    def _allocate(self, size: int) -> None:
+        before = os.fstat(self.fd).st_size
+        try:
+            if size > 0:
+                os.posix_fallocate(self.fd, 0, size)
+        except OSError:
+            # Give back what a full volume had left.
+            os.ftruncate(self.fd, before)
+            raise
+        self.unsynced = True
+        if before > size:
+            os.ftruncate(self.fd, size)
+
+    def _size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+
+class RealDisk:
+    """One volume. `read_only` takes no lock and changes nothing: for tools that look at files."""
+
+    def __init__(self, folder: str | Path, *, read_only: bool = False) -> None:
+        self.name = str(folder)
+        self.read_only = read_only
+        self.try_inline = hasattr(os, "RWF_NOWAIT")
+        self._root = os.path.abspath(folder)
+        self._lock: FolderLock | None = None
+        if read_only:
+            _check_folder(self._root)
+        else:
+            _make_root(self._root)
+            self._lock = _take_lock(self._root)
+        self.worker = DiskWorker(self.name)
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="disk helper")
+        self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="disk reader")
+        self._files: dict[RealFile, None] = {}
+        self._closed = False
+
+    # ------------------------------------------------------------ threads
+
+    def in_helper(
+        self, work: Callable[..., Result], *arguments: object, done: Callable[[], None] | None = None
+    ) -> "asyncio.Future[Result]":
+        """`done` is called on the loop when the work has ended, also when nobody waits for it any more."""
+        return self._in(self._helper, work, arguments, done)
+
+    def in_reader(
+        self, work: Callable[..., Result], *arguments: object, done: Callable[[], None] | None = None
+    ) -> "asyncio.Future[Result]":
+        return self._in(self._readers, work, arguments, done)
+
+    def _in(
+        self,
+        pool: ThreadPoolExecutor,
+        work: Callable[..., Result],
+        arguments: tuple[object, ...],
+        done: Callable[[], None] | None,
+    ) -> "asyncio.Future[Result]":
+        if self._closed:
+            raise DiskFailed(f"the disk {self.name} was closed")
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        pool.submit(_work, future, work, arguments, done)
+        return future
+
+    def forget(self, file: RealFile) -> None:
+        self._files.pop(file, None)
+
+    def close(self) -> None:
+        """End the threads, with all they were given, close every file, and give the lock back."""
+        if self._closed:
+            return
+        self._closed = True
+        self.worker.close()
+        self._helper.shutdown()
+        self._readers.shutdown()
+        for file in list(self._files):
+            file.close_now()
+        if self._lock is not None:
+            self._lock.release()
+
+    # ------------------------------------------------------------ the port
+
+    async def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_CLOEXEC | (os.O_RDONLY if self.read_only else os.O_RDWR)
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        fd = await self._change(os.open, path, flags, 0o644) if create else await self._look(os.open, path, flags)
+        file = RealFile(self, path, fd)
+        self._files[file] = None
+        return file
+
+    async def list(self, folder: str) -> list[str]:
+        names = sorted(await self._look(os.listdir, folder))
+        return [name for name in names if folder or name != LOCK_FILE]
+
+    async def exists(self, path: str) -> bool:
+        return await self._look(os.path.lexists, path)
+
+    async def make_folder(self, path: str) -> None:
+        await self._change(_make_folders, path)
+
+    async def rename(self, old: str, new: str) -> None:
+        await self._change(os.replace, old, self._full(new))
+
+    async def remove(self, path: str) -> None:
+        await self._change(os.unlink, path)
+
+    async def remove_folder(self, path: str) -> None:
+        await self._change(shutil.rmtree, path)
+
+    async def sync_folder(self, path: str) -> None:
+        await self._change(_sync_folder, path)
+
+    async def space(self) -> tuple[int, int]:
+        found = await self._look(os.statvfs, "")
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+    async def _look(self, work: Callable[..., Result], path: str, *arguments: object) -> Result:
+        return await self.in_helper(work, self._full(path), *arguments)
+
+    async def _change(self, work: Callable[..., Result], path: str, *arguments: object) -> Result:
+        if self.read_only:
+            raise DiskFailed(f"{path}: {self.name} was opened for reading only")
+        return await self._look(work, path, *arguments)
+
+    def _full(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise InvalidArgument(f"{path!r} leads out of the data folder")
+        return os.path.join(self._root, path) if path else self._root
+
+
+def _work(
+    future: "asyncio.Future[Result]",
+    work: Callable[..., Result],
+    arguments: tuple[object, ...],
+    done: Callable[[], None] | None,
+) -> None:
+    """In a thread: do it, and tell the loop."""
+    result: Result | None = None
+    failure: Exception | None = None
+    try:
+        result = work(*arguments)
+    except OSError as error:
+        failure = translate(error, str(error.filename or ""))
+        failure.__cause__ = error
+    except Exception as error:  # noqa: BLE001 - a defect is for whoever waits, not for this thread
+        failure = error
+    call_loop(future.get_loop(), _worked, future, result, failure, done)
+
+
+def _worked(
+    future: "asyncio.Future[Result]",
+    result: Result | None,
+    failure: VarlogError | None,
+    done: Callable[[], None] | None,
+) -> None:
+    if done is not None:
+        done()
+    settle(future, result, failure)
+
+
+def _make_folders(path: str) -> None:
+    os.makedirs(path, exist_ok=True)
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# ---------------------------------------------------------------- the folder itself
+
+
+def _check_folder(root: str) -> None:
+    if not os.path.isdir(root):
+        raise InvalidArgument(f"{root} is not a folder" if os.path.lexists(root) else f"there is no folder {root}")
+
+
+def _make_root(root: str) -> None:
+    """The last part of the path may be made; what lies above it must be there, or the path is likely a mistake."""
+    if not os.path.lexists(root):
+        above = os.path.dirname(root)
+        if not os.path.isdir(above):
+            raise InvalidArgument(f"cannot make the data folder {root}: there is no folder {above}")
+        try:
+            os.mkdir(root)
+            _sync_folder(above)
+        except FileExistsError:
+            pass  # another process was faster; the lock decides
+        except OSError as error:
+            raise Unavailable(f"cannot make the data folder {root}: {error.strerror}") from error
+    _check_folder(root)
+
+
+def _take_lock(root: str) -> FolderLock:
+    try:
+        return FolderLock(Path(root))
+    except DiskFailed as error:
+        raise Unavailable(error.message) from error

@@ -1,0 +1,64 @@
+"""What nobody waits for: sidecars for full files, and the space of trimmed ones given back.
+
+Removing files takes three steps, so that a crash in between is finished at the next opening:
+`base` names the first slot that stays (with what is known of producers up to there), then the files
+before it go, then the folder is synced.
+"""
+
+from varlog.base.errors import NoSpace, NotFound
+from varlog.base.ids import Slot
+from varlog.ports.disk import replace_file
+from varlog.storage.files import DataFile, Files
+from varlog.storage.layout import BASE, encode_base, index_name
+from varlog.storage.pool import FilePool
+from varlog.storage.producers import ProducerTable
+from varlog.storage.sidecar import SUMMARY_BYTES, decode_summary, encode_sidecar
+
+
+async def write_sidecars(files: Files, producers: ProducerTable) -> None:
+    """For every full file whose slots are all bound and that has none; a full volume is no reason to fail."""
+    for file in files.full:
+        if file.columns is not None and file.bound_end == file.end_slot:
+            try:
+                await _write_sidecar(files, file, producers)
+            except NoSpace:
+                return  # the columns stay in memory; next time
+
+
+async def _write_sidecar(files: Files, file: DataFile, producers: ProducerTable) -> None:
+    columns = file.columns
+    if columns is None:
+        return
+    snapshot = producers.snapshot(Slot(file.end_slot))
+    data = encode_sidecar(file.header.generation, file.end, columns, snapshot)
+    with files.pinned(file):
+        await replace_file(files.place.disk, files.place.path(index_name(file.first_slot)), data)
+    file.summarize(decode_summary(data[:SUMMARY_BYTES]))
+
+
+async def free_trimmed(files: Files, pool: FilePool, trimmed: int, producers: ProducerTable) -> None:
+    """Remove or recycle the files that lie wholly below `trimmed`; never the last, nor one that is being read."""
+    count = 0
+    for file in files.full:
+        if file.end_slot > trimmed or file.pins:
+            break
+        count += 1
+    if not count:
+        return
+    place = files.place
+    kept = files[count].first_slot
+    base = encode_base(place.replica, kept, producers.snapshot(Slot(kept)))
+    try:
+        await replace_file(place.disk, place.path(BASE), base)
+    except NoSpace:
+        # A few bytes are wanted to free many; the spare files have them.
+        if not await pool.release():
+            raise
+        await replace_file(place.disk, place.path(BASE), base)
+    for file in files.remove_first(count):
+        try:
+            await place.disk.remove(place.path(index_name(file.first_slot)))
+        except NotFound:
+            pass  # it never had one
+        await pool.give(file.name, file.size)
+    await place.disk.sync_folder(place.folder)

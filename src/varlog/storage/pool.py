@@ -1,0 +1,124 @@
+"""Blocks for the next data file: made ahead of need, or recycled from files that trimming freed.
+
+A free file has its full size on disk and some `free-<n>.data` for a name. What an earlier use left in
+it does no harm: its records carry another generation. Recycled ones are preferred, because blocks
+that were written before are synced faster than blocks that were only reserved.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from varlog.base.errors import NoSpace, NotFound
+from varlog.storage.layout import free_name, is_free_name
+from varlog.storage.place import Place
+
+FREE_FILES = 2
+"""Most free files kept in a folder."""
+
+
+def margin_bytes(file_bytes: int) -> int:
+    """Left free on the volume for sidecars and the like when files are made."""
+    return file_bytes // 16
+
+
+class FilePool:
+    """The free files of one replica's folder."""
+
+    def __init__(self, place: Place, file_bytes: int) -> None:
+        self._place = place
+        self._file_bytes = file_bytes
+        self._free: list[str] = []
+        self._number = 0
+        self._changing = asyncio.Lock()
+        self.full = False
+        """The last attempt to make a file found no space."""
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    async def adopt(self, names: Sequence[str]) -> None:
+        """At the opening of a replica: keep what is usable, remove the rest."""
+        for name in filter(is_free_name, names):
+            self._number = max(self._number, _number_of(name) + 1)
+            if len(self._free) < FREE_FILES and await self._size(name) == self._file_bytes:
+                self._free.append(name)
+            else:
+                await self._place.disk.remove(self._place.path(name))
+
+    async def ensure(self) -> None:
+        """Have a free file ready; raises `NoSpace`."""
+        async with self._changing:
+            if not self._free:
+                self._free.append(await self._make(self._file_bytes))
+
+    async def take(self, size: int) -> tuple[str, int]:
+        """The name and size of a free file of at least `size` bytes, which is the caller's from now on."""
+        async with self._changing:
+            if size > self._file_bytes:
+                return await self._make(size), size
+            if self._free:
+                return self._free.pop(), self._file_bytes
+            return await self._make(self._file_bytes), self._file_bytes
+
+    async def give(self, name: str, size: int) -> None:
+        """A data file that is no longer needed: kept under another name, or removed."""
+        async with self._changing:
+            if size != self._file_bytes or len(self._free) >= FREE_FILES:
+                await self._place.disk.remove(self._place.path(name))
+                return
+            free = self._next_name()
+            await self._place.disk.rename(self._place.path(name), self._place.path(free))
+            self._free.append(free)
+
+    async def release(self) -> bool:
+        """Give the space of the free files back to the volume; whether there was any."""
+        async with self._changing:
+            released = bool(self._free)
+            while self._free:
+                await self._place.disk.remove(self._place.path(self._free.pop()))
+            return released
+
+    async def _make(self, size: int) -> str:
+        try:
+            name = await self._create(size)
+        except NoSpace:
+            self.full = True
+            raise
+        self.full = False
+        return name
+
+    async def _create(self, size: int) -> str:
+        disk = self._place.disk
+        free, _ = await disk.space()
+        if free < size + margin_bytes(self._file_bytes):
+            raise NoSpace(f"{free} bytes are free on the volume of replica {self._place.replica}, {size} are needed")
+        name = self._next_name()
+        path = self._place.path(name)
+        file = await disk.open(path, create=True)
+        try:
+            await file.allocate(size)
+        except NoSpace:
+            await disk.remove(path)
+            raise
+        finally:
+            file.close()
+        return name
+
+    def _next_name(self) -> str:
+        self._number += 1
+        return free_name(self._number - 1)
+
+    async def _size(self, name: str) -> int:
+        try:
+            file = await self._place.disk.open(self._place.path(name))
+        except NotFound:
+            return 0
+        try:
+            return await file.size()
+        finally:
+            file.close()
+
+
+def _number_of(name: str) -> int:
+    digits = "".join(filter(str.isdigit, name))
+    return int(digits) if digits else 0

@@ -1,0 +1,380 @@
+"""The files of one replica: passive, staged in memory, made durable by `sync()`. Dense streams.
+
+    0 ......... trimmed ........... bound ...... committed ...... durable ...... appended
+      gone        |   GLSNs on disk   |  GLSNs in   |  synced, not  |  staged, not  |
+                                         memory        bound yet       synced yet
+
+Whoever drives it stages what has been judged right, calls `sync()` now and then (one at a time), and
+tells others only what the positions say. Nothing here decides, waits for a clock, or knows a node.
+
+After a failed write or sync the page cache cannot be believed: the log is failed for good, and says so
+to every later call and, by a marker in its folder, to every later opening.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from varlog.base.errors import (
+    AlreadyExists,
+    Corrupt,
+    InvalidArgument,
+    NotWritten,
+    ReplicaFailed,
+    Sealed,
+    Trimmed,
+    VarlogError,
+)
+from varlog.base.ids import Glsn, ReplicaId, Slot
+from varlog.base.invariant import invariant
+from varlog.base.ranges import Binding
+from varlog.ports.disk import Disk, DiskFailed, replace_file
+from varlog.storage import layout, search
+from varlog.storage.facts import Facts
+from varlog.storage.group import finish_record, seal_record, trim_record
+from varlog.storage.housekeeping import free_trimmed, write_sidecars
+from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
+from varlog.storage.place import Place
+from varlog.storage.pool import FilePool
+from varlog.storage.producers import ProducerTable
+from varlog.storage.reader import Reader, Run
+from varlog.storage.recovery import Recovered, recover
+from varlog.storage.search import DigestRow
+from varlog.storage.walk import search_behind
+from varlog.storage.writer import Writer, begin_file, next_generation
+from varlog.wire.batch import BatchHeader
+from varlog.wire.frame import Buffer
+
+__all__ = ["DigestRow", "ReplicaLog", "Run"]
+
+
+class ReplicaLog:
+    """One replica's log on one disk. Made by `create` or `open`."""
+
+    def __init__(self, recovered: Recovered, file_bytes: int, random: Random) -> None:
+        self.replica: ReplicaId = recovered.place.replica
+        self.spec = recovered.spec
+        self.producers: ProducerTable = recovered.producers
+        self.notes = recovered.notes
+        """What opening had to mend, for people."""
+        self._place = recovered.place
+        self._files = recovered.files
+        self._pool = recovered.pool
+        self._facts: Facts = recovered.facts.copy()
+        """With what is staged; `_writer.written` has what is on disk."""
+        self._writer = Writer(self._place, self._files, self._pool, recovered.facts, file_bytes, random)
+        self._reader = Reader(self._files, self._writer.recent)
+        self._trim_to = 0
+        """GLSN of a trim that is not yet a record."""
+        self._syncing = False
+        self._collecting = asyncio.Lock()
+        self._failure: ReplicaFailed | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------ positions
+
+    @property
+    def appended(self) -> Slot:
+        """Slots staged or written; the end, once there is one."""
+        return self._writer.appended if self._facts.end is None else Slot(self._facts.end)
+
+    @property
+    def durable(self) -> Slot:
+        """Contiguous and synced."""
+        end = self._facts.end
+        return self._writer.durable if end is None else Slot(min(self._writer.durable, end))
+
+    @property
+    def committed(self) -> Slot:
+        """Bound, in memory at least."""
+        return Slot(self._facts.committed)
+
+    @property
+    def bound(self) -> Slot:
+        """Bound, and the binding synced."""
+        return Slot(self._writer.written.committed)
+
+    @property
+    def trimmed(self) -> Slot:
+        """Slots below are gone."""
+        return Slot(self._facts.trimmed)
+
+    @property
+    def trimmed_glsn(self) -> Glsn:
+        """Entries at or below are gone; durable after the next sync."""
+        return Glsn(self._facts.trimmed_glsn)
+
+    @property
+    def durable_trimmed_glsn(self) -> Glsn:
+        """The trim point as it would be after a crash."""
+        return Glsn(self._writer.written.trimmed_glsn)
+
+    @property
+    def high_watermark(self) -> int:
+        return self._facts.high_watermark
+
+    @property
+    def next_glsn(self) -> Glsn:
+        """One past the last bound GLSN; 0 while nothing is bound."""
+        return Glsn(self._facts.next_glsn)
+
+    @property
+    def sealed(self) -> bool:
+        return self._facts.sealed
+
+    @property
+    def end(self) -> Slot | None:
+        return None if self._facts.end is None else Slot(self._facts.end)
+
+    @property
+    def staged(self) -> bool:
+        """Something waits for `sync()`."""
+        return self._writer.staged or bool(self._trim_to)
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._files.stored_bytes
+
+    @property
+    def failure(self) -> ReplicaFailed | None:
+        return self._failure
+
+    # ------------------------------------------------------------ life
+
+    @classmethod
+    async def create(
+        cls, disk: Disk, folder: str, replica: ReplicaId, spec: bytes, *, random: Random, file_bytes: int = FILE_BYTES
+    ) -> "ReplicaLog":
+        """Make a new replica. Its spec is written last: without one, nothing was created."""
+        _check_file_bytes(file_bytes)
+        place = Place(disk, folder, replica)
+        await _clear_unfinished(place)
+        await disk.make_folder(folder)
+        pool = FilePool(place, file_bytes)
+        header = FileHeader(replica, 0, file_bytes, next_generation(0, random), 0, 0, Facts())
+        _, handle = await begin_file(place, pool, header)
+        handle.close()
+        await replace_file(disk, place.path(layout.SPEC), layout.encode_spec(replica, spec))
+        await disk.sync_folder(folder.rpartition("/")[0])
+        return await cls.open(disk, folder, random=random, file_bytes=file_bytes)
+
+    @classmethod
+    async def open(cls, disk: Disk, folder: str, *, random: Random, file_bytes: int = FILE_BYTES) -> "ReplicaLog":
+        """Open an existing replica and mend what a crash left.
+
+        Raises `NotFound`, `Corrupt` (with replica and slot), or `ReplicaFailed` if it stopped for good earlier.
+        """
+        _check_file_bytes(file_bytes)
+        return cls(await recover(disk, folder, file_bytes), file_bytes, random)
+
+    async def close(self) -> None:
+        """Give handles back. What is staged and not synced is forgotten."""
+        self._closed = True
+        await self._writer.close()
+        self._files.close()
+
+    async def drop(self) -> None:
+        """Close, and remove everything."""
+        await self.close()
+        await drop_folder(self._place.disk, self._place.folder)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise InvalidArgument(f"replica {self.replica} is closed")
+
+    async def _fail(self, cause: VarlogError) -> None:
+        """Stop for good, and leave a mark for the next opening if the disk still takes one."""
+        self._failure = ReplicaFailed(f"replica {self.replica} has stopped: {cause.message}", self.durable)
+        self._failure.__cause__ = cause
+        try:
+            await replace_file(self._place.disk, self._place.path(layout.FAILED), cause.message.encode())
+        except VarlogError as second:
+            self._failure.message += f" (and it could not be marked: {second.message})"
+
+    # ------------------------------------------------------------ staging
+
+    def stage_batches(self, slot: Slot, batches: Sequence[tuple[Buffer, BatchHeader]]) -> None:
+        """Take batches at the end, checked by the caller. `NoSpace`: none of them was taken."""
+        self._check()
+        if self._facts.end is not None:
+            raise Sealed(f"replica {self.replica} ends at slot {self._facts.end}", self._facts.end)
+        invariant(slot == self._writer.appended, "batches go to the end", slot=slot, appended=self._writer.appended)
+        self._writer.stage_batches(batches)
+        for _, header in batches:
+            self.producers.record(header.producer, header.sequence, slot, header.count)
+            slot = Slot(slot + header.count)
+
+    def stage_binding(self, binding: Binding, high_watermark: int) -> None:
+        """Bind slots that are synced; readers see it at once."""
+        self._check()
+        if binding.slot_end > self.durable:
+            raise InvalidArgument(f"slots up to {binding.slot_end} cannot be bound, {self.durable} are synced")
+        self._facts.bind(binding, high_watermark)
+        for file in self._files.from_slot(binding.slot):
+            if file.first_slot >= binding.slot_end:
+                break
+            if file.columns is not None:
+                file.columns.bindings.add_part(binding, file.end_slot)
+        self._writer.stage_binding(binding, high_watermark)
+
+    def stage_trim(self, upto: Glsn) -> None:
+        """Everything at or below `upto` is gone, also what will be bound there only later."""
+        self._check()
+        self._facts.trimmed_glsn = max(self._facts.trimmed_glsn, upto)
+        self._trim_to = max(self._trim_to, upto)
+
+    def stage_seal(self) -> None:
+        self._check()
+        if not self._facts.sealed:
+            self._facts.seal()
+            self._writer.stage(seal_record(self._writer.appended))
+
+    def stage_finish(self, end: Slot) -> None:
+        """The segment ends at `end`: what lies beyond is not part of the log."""
+        self._check()
+        if end > self.appended:
+            raise InvalidArgument(f"replica {self.replica} cannot end at slot {end}, it has {self.appended}")
+        known = self._facts.end
+        self._facts.finish(end)
+        if known is None:
+            self.producers.truncate(end)
+            self._writer.stage(finish_record(end))
+
+    async def sync(self) -> None:
+        """Make everything staged before this call durable: one write and one sync, unless a file ends.
+
+        `NoSpace`: what was staged stays staged, and a later call may succeed (bindings that find no room
+        wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good.
+        """
+        self._check()
+        invariant(not self._syncing, "one sync at a time", replica=str(self.replica))
+        self._syncing = True
+        try:
+            if self._trim_to:
+                await self._stage_trim_record()
+            await self._writer.sync()
+        except DiskFailed as error:
+            await self._fail(error)
+            raise
+        finally:
+            self._syncing = False
+
+    async def _stage_trim_record(self) -> None:
+        """Only now, because finding the slot may take a look at a sidecar."""
+        glsn = self._trim_to
+        slot = await search.slot_of_glsn(self._files, glsn + 1, self._facts.committed)
+        self._trim_to = 0 if glsn == self._trim_to else self._trim_to
+        self._facts.trim(slot, glsn)
+        written = self._writer.written
+        if (slot, glsn) != (written.trimmed, written.trimmed_glsn):
+            self._writer.stage(trim_record(slot, glsn))
+
+    # ------------------------------------------------------------ reading
+
+    async def read(self, start: Slot, limit: Slot, max_bytes: int, max_batches: int = 0) -> Run:
+        """Batches from the one with `start` on, as they lie in one file, all below `limit`.
+
+        `limit` is `committed` for readers and `durable` for copying. An empty run means: nothing there yet.
+        """
+        self._check()
+        self._refuse_trimmed(start)
+        limit = min(limit, self.durable)
+        if start >= limit:
+            return Run(start, start, memoryview(b""))
+        return await self._reader.read(start, limit, max_bytes, max_batches)
+
+    async def find_glsn(self, glsn: Glsn) -> Slot:
+        """The first committed slot whose GLSN is `glsn` or greater; `committed` if there is none."""
+        self._check()
+        if glsn <= self._facts.trimmed_glsn:
+            first = self._facts.trimmed_glsn + 1
+            raise Trimmed(f"positions below {first} are trimmed", first)
+        return await search.slot_of_glsn(self._files, glsn, self._facts.committed)
+
+    async def find_time(self, time_us: int) -> Slot:
+        """The first committed slot of a batch with this time or a later one; `committed` if there is none."""
+        self._check()
+        return await search.slot_of_time(self._files, self._reader, time_us, self._facts.trimmed, self._facts.committed)
+
+    async def bindings(self, start: Slot, end: Slot) -> list[Binding]:
+        """What covers exactly `[start, end)`, joined where it is continuous."""
+        self._check()
+        if start >= end:
+            return []
+        self._refuse_trimmed(start)
+        if end > self.committed:
+            raise NotWritten(f"slots up to {end} are not all bound, {self.committed} are", self.committed)
+        return await search.bindings_of(self._files, start, end)
+
+    async def batch_at(self, slot: Slot) -> BatchHeader | None:
+        """The header of the batch that begins exactly at `slot`, staged ones too; None if none does."""
+        self._check()
+        self._refuse_trimmed(slot)
+        if slot >= self.appended:
+            return None
+        return await self._reader.header_at(slot)
+
+    async def digest(self, low: Slot, high: Slot) -> list[DigestRow]:
+        """What each slot of `[low, high)` holds; at most `search.DIGEST_ROWS` rows, to be asked on from the last."""
+        self._check()
+        return await search.digest(self._files, self._reader, low, high, self._facts.trimmed, self.durable)
+
+    def _refuse_trimmed(self, slot: Slot) -> None:
+        if slot < self._facts.trimmed:
+            raise Trimmed(f"slots below {self._facts.trimmed} are trimmed", self._facts.trimmed)
+
+    # ------------------------------------------------------------ housekeeping
+
+    async def collect(self) -> None:
+        """Give the space of trimmed files back, and move what is known about full ones from memory to disk."""
+        self._check()
+        async with self._collecting:
+            # By what is on disk: a trim point that a crash could take back must not have removed anything.
+            await free_trimmed(self._files, self._pool, self._writer.written.trimmed, self.producers)
+            await write_sidecars(self._files, self.producers)
+
+
+def _check_file_bytes(file_bytes: int) -> None:
+    if file_bytes < SMALLEST_FILE_BYTES:
+        raise InvalidArgument(f"data files of {file_bytes} bytes; the least is {SMALLEST_FILE_BYTES}")
+
+
+async def _clear_unfinished(place: Place) -> None:
+    """A folder without a spec is what an interrupted creation or drop left; nobody was told of it."""
+    disk = place.disk
+    if not await disk.exists(place.folder):
+        return
+    names = await disk.list(place.folder)
+    if layout.DROPPED not in names:
+        if layout.SPEC in names or layout.FAILED in names:
+            raise AlreadyExists(f"replica {place.replica} is there already")
+        if await _has_data(place, names):
+            raise Corrupt(f"{place.folder} has data but no spec: it is not overwritten")
+    await disk.remove_folder(place.folder)
+
+
+async def _has_data(place: Place, names: list[str]) -> bool:
+    """Whether more is there than the empty file with which a creation begins."""
+    firsts = [slot for name in names if (slot := layout.slot_of_name(name)) is not None]
+    if firsts not in ([], [0]) or layout.BASE in names:
+        return True
+    if not firsts:
+        return False
+    file = await place.disk.open(place.path(layout.data_name(0)))
+    try:
+        generation = layout.decode_file_header(await file.read(0, layout.FILE_HEADER_BYTES)).generation
+        found = await search_behind(file, generation, layout.FILE_HEADER_BYTES, await file.size())
+        return found.end > layout.FILE_HEADER_BYTES
+    finally:
+        file.close()
+
+
+async def drop_folder(disk: Disk, folder: str) -> None:
+    """Remove a replica so that a crash half way leaves a folder that is known to be garbage."""
+    if not await disk.exists(folder):
+        return
+    await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
+    await disk.remove_folder(folder)
+    await disk.sync_folder(folder.rpartition("/")[0])

@@ -1,0 +1,99 @@
+"""Reading one data file from its first record on: what it holds, and how far it can be believed."""
+
+from collections.abc import Callable
+from struct import Struct
+
+from varlog.base.errors import Corrupt, InvalidArgument
+from varlog.base.ids import Glsn, Slot
+from varlog.base.ranges import Binding
+from varlog.ports.disk import File
+from varlog.storage.facts import Facts
+from varlog.storage.index import BindingColumn, SparseIndex
+from varlog.storage.layout import FILE_HEADER_BYTES, FileHeader
+from varlog.storage.walk import Stop, walk_file
+from varlog.wire.batch import BatchHeader
+from varlog.wire.frame import Buffer
+from varlog.wire.record import RECORD_HEADER_BYTES, Record, RecordKind
+
+BIND = Struct("<QQQ")
+"""GLSN, count, high watermark."""
+TRIM = Struct("<Q")
+"""GLSN."""
+
+OnBatch = Callable[[Slot, BatchHeader], None]
+
+
+def fold(facts: Facts, kind: int, slot: int, data: Buffer, body: int = 0) -> Binding | None:
+    """Apply one record other than a batch; gives the binding it was. `InvalidArgument`: it cannot follow."""
+    match kind:
+        case RecordKind.BIND:
+            glsn, count, high_watermark = BIND.unpack_from(data, body)
+            binding = Binding(Slot(slot), Glsn(glsn), count)
+            facts.bind(binding, high_watermark)
+            return binding
+        case RecordKind.TRIM:
+            facts.trim(slot, TRIM.unpack_from(data, body)[0])
+        case RecordKind.SEAL:
+            facts.seal()
+        case RecordKind.FINISH:
+            facts.finish(slot)
+    return None
+
+
+class FileScan:
+    """The fold over one file's records. A record that cannot follow those before it is as bad as a torn one."""
+
+    def __init__(self, header: FileHeader, on_batch: OnBatch | None = None) -> None:
+        self.facts: Facts = header.facts.copy()
+        self.end_slot = header.first_slot
+        self.index = SparseIndex()
+        self.bound = BindingColumn(header.facts.committed)
+        """All bindings recorded in this file, also those of slots in files before it."""
+        self.last_group = FILE_HEADER_BYTES
+        """Where the group of the last record began: what lies before was synced before that record was written."""
+        self._on_batch = on_batch
+
+    def visit(self, data: memoryview, record: Record, header: BatchHeader | None, base: int) -> None:
+        offset = base + record.body - RECORD_HEADER_BYTES
+        if not FILE_HEADER_BYTES <= record.synced <= offset:
+            raise Corrupt(f"a record that claims {record.synced} bytes were synced before it")
+        if header is not None:
+            self._batch(record, header, offset)
+        else:
+            try:
+                self._other(data, record)
+            except InvalidArgument as wrong:
+                raise Corrupt(wrong.message) from wrong
+        self.last_group = record.synced
+
+    def _batch(self, record: Record, header: BatchHeader, offset: int) -> None:
+        if record.slot != self.end_slot:
+            raise Corrupt(f"a batch for slot {record.slot} where slot {self.end_slot} comes next")
+        self.index.add(record.slot, offset, header.time_us)
+        self.end_slot += header.count
+        if self._on_batch is not None:
+            self._on_batch(Slot(record.slot), header)
+
+    def _other(self, data: memoryview, record: Record) -> None:
+        binding = fold(self.facts, record.kind, record.slot, data, record.body)
+        if binding is not None:
+            if binding.slot_end > self.end_slot:
+                raise Corrupt(f"a binding up to slot {binding.slot_end}, the file ends at {self.end_slot}")
+            self.bound.add(binding)
+
+
+async def scan_file(
+    file: File, header: FileHeader, limit: int, on_batch: OnBatch | None = None
+) -> tuple[FileScan, Stop]:
+    """Read records up to `limit` or the first bad one."""
+    scan = FileScan(header, on_batch)
+    stop = await walk_file(file, header.generation, FILE_HEADER_BYTES, limit, scan.visit)
+    return scan, stop
+
+
+def copy_bindings(column: BindingColumn, bound: BindingColumn, limit: int) -> None:
+    """Take over into a file's column what another file recorded for its slots below `limit`."""
+    low, high = max(bound.start, column.end), min(bound.end, limit)
+    if low < high:
+        for binding in bound.ranges(low, high):
+            column.add(binding)

@@ -1,0 +1,160 @@
+"""A volume: one data folder of a node. Knows whose it is, and which replicas lie on it.
+
+    identity                            cluster, node, incarnation, boot counter
+    replicas/<log>.<segment>.<stream>/  one folder a replica, see `layout`
+
+The incarnation is made when the volume is formatted: a node that comes back with an empty disk is
+another node, whatever id it claims.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from random import Random
+from typing import Any
+
+from crc32c import crc32c
+
+from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, WrongCluster
+from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
+from varlog.ports.disk import Disk, replace_file
+from varlog.storage import layout
+from varlog.storage.place import read_whole
+from varlog.storage.replica_log import drop_folder
+
+IDENTITY = "identity"
+REPLICAS = "replicas"
+FORMAT = 1
+_NOT_OURS_BUT_FINE = ("lock", "lost+found", f"{IDENTITY}{layout.NEW_SUFFIX}", REPLICAS)
+"""What may lie on a volume that has not been formatted: `replicas` is made before the identity is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose volume this is."""
+
+    cluster_id: str
+    """Empty until the node has joined one."""
+    node_id: int
+    """0 until the node has joined a cluster."""
+    incarnation: str
+    boot: int
+    """Grows with every start of the node."""
+    volume: int
+    """Number of this volume among the node's, from 0 on."""
+
+
+class Volume:
+    """One formatted data folder."""
+
+    def __init__(self, disk: Disk, identity: Identity) -> None:
+        self.disk = disk
+        self.identity = identity
+
+    @property
+    def name(self) -> str:
+        """For people: where the disk lies, if it says so."""
+        return str(getattr(self.disk, "name", "") or f"volume {self.identity.volume}")
+
+    @classmethod
+    async def open(cls, disk: Disk, random: Random) -> "Volume":
+        """Read whose volume this is; an empty folder is formatted. Drops that were interrupted are finished."""
+        names = await disk.list("")
+        if IDENTITY in names:
+            volume = cls(disk, _decode(await read_whole(disk, IDENTITY)))
+        else:
+            volume = await cls._format(disk, names, random)
+        await volume._sweep()
+        return volume
+
+    @classmethod
+    async def _format(cls, disk: Disk, names: list[str], random: Random) -> "Volume":
+        foreign = [name for name in names if name not in _NOT_OURS_BUT_FINE]
+        if foreign:
+            raise InvalidArgument(f"the data folder is neither empty nor a volume: it holds {foreign[0]!r}")
+        await disk.make_folder(REPLICAS)
+        if await disk.list(REPLICAS):
+            raise Corrupt("the data folder holds replicas but no identity")
+        incarnation = f"{random.getrandbits(128):032x}"
+        volume = cls(disk, Identity("", 0, incarnation, 0, 0))
+        await volume.save_identity(volume.identity)
+        return volume
+
+    async def save_identity(self, identity: Identity) -> None:
+        """Durable on return."""
+        await replace_file(self.disk, IDENTITY, _encode(identity))
+        self.identity = identity
+
+    async def begin_boot(self) -> None:
+        """Count one more start of the node."""
+        await self.save_identity(replace(self.identity, boot=self.identity.boot + 1))
+
+    async def join(self, cluster_id: str, node_id: int) -> None:
+        """The node belongs to this cluster, under this id, from now on for ever."""
+        known = self.identity
+        if (known.cluster_id, known.node_id) == (cluster_id, node_id):
+            return
+        if known.cluster_id not in ("", cluster_id) or known.node_id not in (0, node_id):
+            raise WrongCluster(
+                f"the volume belongs to node {known.node_id} of cluster {known.cluster_id}, "
+                f"not to node {node_id} of {cluster_id}"
+            )
+        await self.save_identity(replace(known, cluster_id=cluster_id, node_id=node_id))
+
+    # ------------------------------------------------------------ replicas
+
+    def folder(self, replica: ReplicaId) -> str:
+        return f"{REPLICAS}/{replica}"
+
+    async def replicas(self) -> list[ReplicaId]:
+        """Those that were created in full, in order."""
+        names = [name for name in await self.disk.list(REPLICAS) if layout.SPEC in await self._names_in(name)]
+        return sorted(map(_parse, names))
+
+    async def drop(self, replica: ReplicaId) -> None:
+        """Remove a replica, open or failed or half made; one that is not there is gone already."""
+        await drop_folder(self.disk, self.folder(replica))
+
+    async def _sweep(self) -> None:
+        await self.disk.make_folder(REPLICAS)
+        for name in await self.disk.list(REPLICAS):
+            if layout.DROPPED in await self._names_in(name):
+                await drop_folder(self.disk, f"{REPLICAS}/{name}")
+        await self.disk.sync_folder("")
+
+    async def _names_in(self, name: str) -> list[str]:
+        try:
+            return await self.disk.list(f"{REPLICAS}/{name}")
+        except NotFound:
+            return []  # a stray file
+
+
+def _parse(name: str) -> ReplicaId:
+    try:
+        log, segment, stream = map(int, name.split("."))
+    except ValueError as wrong:
+        raise Corrupt(f"{REPLICAS}/{name} is not named like a replica") from wrong
+    return ReplicaId(LogId(log), Epoch(segment), StreamId(stream))
+
+
+def _encode(identity: Identity) -> bytes:
+    """Readable for people; the checksum is over the other fields, so that no flipped digit makes another node of it."""
+    fields = {"format": FORMAT, **asdict(identity)}
+    return json.dumps(fields | {"crc": _crc(fields)}, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def _crc(fields: dict[str, Any]) -> int:
+    return crc32c(json.dumps(fields, sort_keys=True).encode())
+
+
+def _decode(data: bytes) -> Identity:
+    try:
+        fields = json.loads(data)
+        crc = fields.pop("crc")
+        if crc != _crc(fields):
+            raise Corrupt(f"the file {IDENTITY} of the volume does not match its checksum")
+        version = fields.pop("format")
+        if version != FORMAT:
+            raise Unsupported(f"the volume has format {version}, this release knows {FORMAT}")
+        return Identity(**fields)
+    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
+        raise Corrupt(f"the file {IDENTITY} of the volume cannot be read: {wrong}") from wrong
