@@ -61,11 +61,12 @@ class Nemesis:
         self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
         await asyncio.sleep(seconds)
 
-    async def heal(self) -> None:
+    def heal(self) -> None:
         """No more faults; everything is up and running again. The supervisor stays."""
-        supervisor = self._tasks.pop()
-        self.stop()
-        self._tasks = [supervisor]
+        if self._tasks:
+            supervisor = self._tasks.pop()
+            self.stop()
+            self._tasks = [supervisor]
         target = self._target
         target.fabric.calm_down()
         for host in (*target.repositories, *target.nodes, *target.clients):

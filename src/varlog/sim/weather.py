@@ -142,6 +142,8 @@ class FaultWeather:
     full_seconds: float = 2.0
     failing_syncs: float = 0.0
     """Disks told to fail their next sync."""
+    lost_node: bool = False
+    """When chaos ends, one node is gone for good, with all its disks; what was acked must be on the others."""
 
     def describe(self) -> str:
         rates = {
@@ -155,7 +157,8 @@ class FaultWeather:
             "failing syncs": self.failing_syncs,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
-        return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}"
+        lost = "; one node is lost for good" if self.lost_node else ""
+        return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{lost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +317,7 @@ def _draw_faults(random: Random) -> FaultWeather:
         full_disks=rate(0.3, 0.15),
         full_seconds=between(random, 0.2, 4.0),
         failing_syncs=rate(0.1, 0.1),
+        lost_node=random.random() < 0.2,
     )
 
 

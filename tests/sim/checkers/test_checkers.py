@@ -30,8 +30,8 @@ def good() -> Story:
     story.subscription(3, [3, 4, 5, 6], "ycde", must_catch_up=True)
     story.final("bycde", trimmed=1, times=[10, 20, 30, 5, 30], first_slot=1)
     story.replica("abycde", trimmed_glsn=1)
-    story.replica("abycde", node=2, committed=4, trimmed_glsn=2)
-    story.replica("bycde", node=3, first_slot=1, glsns=[2, 3, 4], committed=4, durable=6, trimmed_glsn=1)
+    story.replica("abycde", node=2, trimmed_glsn=2)
+    story.replica("bycde", node=3, first_slot=1, glsns=[2, 3, 4, 5, 6], committed=6, durable=6, trimmed_glsn=1)
     return story
 
 
@@ -509,6 +509,15 @@ def test_i14_a_subscription_that_does_not_catch_up() -> None:
         story.subscription(1, [1], "a", must_catch_up=True, **more)
         story.final("ab")
         assert story.violations("I14")
+
+
+def test_i14_a_replica_that_never_hears_of_a_commit() -> None:
+    story = Story()
+    story.expect(excuse="another node is gone")
+    story.final("ab")
+    story.replica("ab")
+    story.replica("ab", node=2, committed=1)
+    assert story.violations("I14")
 
 
 # ---------------------------------------------------------------- find

@@ -1,4 +1,7 @@
-"""I14. It gets going again: once faults have stopped, appends and subscriptions proceed within a bound."""
+"""I14. It gets going again: once faults have stopped, appends and subscriptions proceed within a bound.
+
+And every replica that works has heard of all that is committed, and has it on disk.
+"""
 
 from collections.abc import Iterator
 
@@ -24,6 +27,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
                 f"stopped, and {limit:.3f}",
             )
     yield from _subscriptions(history)
+    yield from _replicas(history)
 
 
 def _subscriptions(history: LogHistory) -> Iterator[Violation]:
@@ -40,3 +44,19 @@ def _subscriptions(history: LogHistory) -> Iterator[Violation]:
         if subscription.error or last < due:
             came = f"ended with {subscription.error}" if subscription.error else f"got no further than {last}"
             yield history.violation("I14", f"{describe(subscription)} {came}, the tail is {due}")
+
+
+def _replicas(history: LogHistory) -> Iterator[Violation]:
+    if history.final is None or not history.expectations:
+        return
+    ends: dict[int, int] = {}
+    for stream, slot in zip(history.final.streams, history.final.slots, strict=True):
+        ends[stream] = slot + 1
+    for replica in history.replicas:
+        due = ends.get(replica.stream, 0)
+        if replica.state != "failed" and replica.committed < due:
+            yield history.violation(
+                "I14",
+                f"stream {replica.stream} on node {replica.node} has commits up to slot {replica.committed} on disk "
+                f"long after faults stopped; {due} are committed",
+            )
