@@ -103,7 +103,9 @@ class Replicas:
                 random=self._world.random,
                 file_bytes=self._file_bytes,
             )
-            return self._add(log)
+            made = self._add(log)
+            self._changed(made)  # the repository counts it from its first report on
+            return made
 
     async def _emptiest_volume(self) -> Volume:
         spaces = [(await volume.disk.space())[0] for volume in self._volumes]
