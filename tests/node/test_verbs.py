@@ -172,8 +172,8 @@ def test_seal_refuses_stores_and_finish_cuts_off(tmp_path: Path) -> None:
             finish = pb.FinishRequest(replica=SPEC.replica, end=1)
             finished = (await peer.call(Method.FINISH, finish, timeout=TIMEOUT_S)).message
             assert (finished.state, finished.contiguous) == (pb.REPLICA_FINISHED, 1)
+            other = pb.FinishRequest(replica=SPEC.replica, end=0)
             with pytest.raises(Corrupt):
-                other = pb.FinishRequest(replica=SPEC.replica, end=0)
                 await peer.call(Method.FINISH, other, timeout=TIMEOUT_S)
 
     run(story())
