@@ -6,7 +6,9 @@ from varlog.base.ranges import Binding
 from varlog.node.replica import Replica
 from varlog.storage.replica_log import Run
 from varlog.transport.peer import Request
+from varlog.wire.batch import read_header
 from varlog.wire.proto import varlog_pb2 as pb
+from varlog.wire.record import RecordKind, walk_records
 
 PART_BYTES = 256 << 10
 """Size of a part when the reader names none."""
@@ -71,16 +73,27 @@ class _Reading:
         log = self._replica.log
         if slot >= log.committed:
             return Run(slot, slot, memoryview(b"")), [], False
-        run = await log.read(slot, log.committed, self._part_bytes, self._batches_left)
-        bindings = await log.bindings(run.slot, run.end)
+        try:
+            run = await log.read(slot, log.committed, self._part_bytes, self._batches_left)
+            bindings = await self._bindings(run)
+        except Trimmed as trimmed:
+            raise Trimmed(trimmed.message, log.trimmed_glsn + 1) from trimmed
         stop = self._message.stop_glsn
         if stop and bindings[-1].glsn_end > stop:
-            limit = await log.find_glsn(Glsn(max(stop, log.trimmed_glsn + 1)))
-            if limit <= run.slot:
-                return Run(slot, slot, memoryview(b"")), [], True
-            run = await log.read(run.slot, limit, self._part_bytes, self._batches_left)
-            return run, await log.bindings(run.slot, run.end), run.end >= limit
+            return *_cut(run, bindings, stop), True
         return run, bindings, self._count_batches(run)
+
+    async def _bindings(self, run: Run) -> list[Binding]:
+        """Of all batches of the run, also where the trim point lies inside the first of them."""
+        log = self._replica.log
+        if run.end <= log.trimmed:
+            raise Trimmed(f"slots below {log.trimmed} are trimmed")
+        bindings = await log.bindings(max(run.slot, log.trimmed), run.end)
+        first = bindings[0]
+        missing = first.slot - run.slot
+        if missing:
+            bindings[0] = Binding(run.slot, Glsn(first.glsn - missing), first.count + missing)
+        return bindings
 
     def _count_batches(self, run: Run) -> bool:
         if not self._message.max_batches:
@@ -93,3 +106,17 @@ class _Reading:
         for binding in bindings:
             part.bindings.add(slot=binding.slot, glsn=binding.glsn, count=binding.count)
         await self._request.part(part, [run.data] if len(run.data) else (), end=last)
+
+
+def _cut(run: Run, bindings: list[Binding], stop: int) -> tuple[Run, list[Binding]]:
+    """The batches that begin before GLSN `stop`, of which one at least does not."""
+    limit = next(each.slot + max(0, stop - each.glsn) for each in bindings if each.glsn_end > stop)
+    offset, end = 0, run.slot
+    for record in walk_records(run.data):
+        if record.kind == RecordKind.BATCH:
+            if record.slot >= limit:
+                break
+            end = Slot(record.slot + read_header(run.data, record.body).count)
+        offset = record.end
+    left = [Binding(each.slot, each.glsn, min(each.count, end - each.slot)) for each in bindings if each.slot < end]
+    return Run(run.slot, end, run.data[:offset]), left
