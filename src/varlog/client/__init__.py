@@ -1,1 +1,38 @@
 """What an application links: a cluster, its logs, appends, producers, reads and subscriptions. Nothing here serves."""
+
+from varlog.client.cluster import Cluster, connect
+from varlog.client.describe import (
+    ClusterStatus,
+    LogDescription,
+    LogStatus,
+    NodeDescription,
+    ReplicaStatus,
+    SegmentDescription,
+    StreamDescription,
+    StreamStatus,
+    VolumeDescription,
+)
+from varlog.client.entry import Ack, Entry, ReadBatch
+from varlog.client.log import Log
+from varlog.client.producer import Producer
+from varlog.client.subscription import Subscription
+
+__all__ = [
+    "Ack",
+    "Cluster",
+    "ClusterStatus",
+    "Entry",
+    "Log",
+    "LogDescription",
+    "LogStatus",
+    "NodeDescription",
+    "Producer",
+    "ReadBatch",
+    "ReplicaStatus",
+    "SegmentDescription",
+    "StreamDescription",
+    "StreamStatus",
+    "Subscription",
+    "VolumeDescription",
+    "connect",
+]

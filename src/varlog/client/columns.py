@@ -5,11 +5,12 @@ callers share must not fail because of one of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from varlog.base import limits
 from varlog.base.errors import InvalidArgument, TooLarge
-from varlog.wire.batch import Headers
+from varlog.wire.batch import Headers, encode_batch
 from varlog.wire.frame import Buffer
 
 ENTRY_OVERHEAD_BYTES = 128
@@ -53,6 +54,12 @@ def checked_headers(headers: object) -> dict[str, bytes]:
         except UnicodeEncodeError as invalid:
             raise InvalidArgument(f"the name of a header is not valid text: {name!r}") from invalid
     return {name: as_bytes(value, f"header {name!r}") for name, value in headers.items()}
+
+
+@cache
+def check_compression() -> None:
+    """Raises `Unsupported`, naming the extra, where batches cannot be compressed."""
+    encode_batch([b""], compress=True)
 
 
 def one_entry(payload: Buffer, key: Buffer | None, headers: Headers | None) -> Columns:

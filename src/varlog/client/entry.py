@@ -16,8 +16,8 @@ from varlog.wire.batch import HEADERS, KEYS, Batch
 if TYPE_CHECKING:
     import pyarrow
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 
 class Ack(NamedTuple):
@@ -65,7 +65,7 @@ _make_entry = partial(tuple.__new__, Entry)
 
 def time_of(time_us: int) -> datetime:
     """Microseconds since 1970 as a time; one beyond what a datetime can say is the last that it can."""
-    return _EPOCH + timedelta(microseconds=min(time_us, _LAST_US))
+    return EPOCH + timedelta(microseconds=min(time_us, _LAST_US))
 
 
 class ReadBatch:

@@ -114,16 +114,19 @@ class Session(Generic[Batch]):
         transmission.flight.open -= 1
         self._carry_again(transmission.flight)
 
-    def gap(self, transmission: Transmission[Batch], expected: int) -> None:
-        """Not taken: the stream has nothing from `expected` on."""
+    def gap(self, transmission: Transmission[Batch], expected: int) -> bool:
+        """Not taken: the stream has nothing from `expected` on. False: an old answer, that was acted on."""
         transmission.flight.open -= 1
         if expected < transmission.floor:
             self.over = self.forgotten = True
-        elif transmission.round == self._round and self.unresolved:
+            return True
+        news = transmission.round == self._round and bool(self.unresolved)
+        if news:
             # Whatever was sent behind the gap gets the same answer; their rounds say that it is an old one.
             self._round += 1
             self._send_next = min(self._send_next, max(expected, next(iter(self.unresolved))))
         self._carry_again(transmission.flight)
+        return news
 
     def refused(self, transmission: Transmission[Batch], *, final: bool) -> list[Batch] | None:
         """Not taken, with an error. If that settles it: the batches behind it, to go on elsewhere; else None.

@@ -95,3 +95,44 @@ class Merge(Generic[Item]):
         other = self._fronts.setdefault(front, stream)
         if other != stream:
             raise Corrupt(f"streams {other} and {stream} both hold position {front}")
+
+
+class InOrder(Generic[Item]):
+    """One stream alone, with the same face as `Merge`: there is nothing to wait for but what comes next."""
+
+    def __init__(self, start: Glsn, stop: Glsn | None = None) -> None:
+        self.next = start
+        self.stop = stop
+        self.known_end = start
+        self._queue: deque[tuple[int, Glsn, int, Item]] = deque()
+        self._begun = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the stream was seen to reach the stop."""
+        return self.stop is not None and self.next >= self.stop
+
+    def empty(self, stream: int) -> bool:
+        return not self._queue
+
+    def feed(self, stream: int, glsn: Glsn, count: int, item: Item) -> bool:
+        end = Glsn(glsn + count)
+        if count <= 0 or (self._begun and glsn < self.known_end < end):
+            raise Corrupt(f"stream {stream} shows positions {glsn} to {end - 1} behind {self.known_end - 1}")
+        if end <= self.known_end:
+            return False
+        self._queue.append((stream, glsn, count, item))
+        self.known_end = end
+        self._begun = True
+        return True
+
+    def take(self) -> list[Piece[Item]]:
+        pieces: list[Piece[Item]] = []
+        while self._queue and not self.finished:
+            stream, glsn, count, item = self._queue.popleft()
+            low = max(0, self.next - glsn)
+            high = count if self.stop is None else max(0, min(count, self.stop - glsn))
+            if low < high:
+                pieces.append(Piece(stream, item, Glsn(glsn + low), low, high))
+            self.next = Glsn(glsn + count)
+        return pieces

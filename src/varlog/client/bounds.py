@@ -1,0 +1,52 @@
+"""From where to where a subscription goes."""
+
+from dataclasses import dataclass
+
+from varlog.base.errors import InvalidArgument, NotFound, Trimmed
+from varlog.base.ids import FIRST_GLSN, Glsn, LogId, Slot, StreamId
+from varlog.client.context import LogContext
+from varlog.client.questions import ask_tail, committed_slot
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Positions `[start, stop)` of one log."""
+
+    log: LogId
+    start: Glsn
+    stop: Glsn | None
+    stream: StreamId | None
+    """Only entries of this stream."""
+    slot_limit: Slot | None = None
+    """Of that stream: it has nothing before `stop` from this slot on."""
+
+
+def check_position(value: object, what: str, least: int = FIRST_GLSN) -> Glsn:
+    """A position that somebody gave."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgument(f"{what} is a position, not {type(value).__name__}")
+    if value < least or value >= 1 << 63:
+        raise InvalidArgument(f"{what} is a position from {least} on, not {value}")
+    return Glsn(value)
+
+
+async def find_bounds(
+    context: LogContext, *, start: int | None, stop: int | None, stream: StreamId | None, wait: bool, timeout: float
+) -> Bounds:
+    """Ask for what is not given: the first position that is there, or the last."""
+    info = await context.routes.resolve(timeout)
+    first = None if start is None else check_position(start, "start")
+    limit = None if stop is None else check_position(stop, "stop")
+    if stream is not None and not any(route.id == stream for route in context.routes.streams):
+        raise NotFound(f"log {info.name!r} has no stream {stream}")
+    if first is not None and first <= info.trimmed:
+        raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
+    if first is None or not wait:
+        tail = await ask_tail(context, timeout)
+        first = Glsn(tail.trimmed + 1) if first is None else first
+        if not wait:
+            limit = Glsn(tail.tail + 1 if limit is None else min(limit, tail.tail + 1))
+    bounds = Bounds(LogId(info.id), first, limit, stream)
+    if stream is not None and not wait:
+        bounds.slot_limit = await committed_slot(context, stream, timeout)
+    return bounds

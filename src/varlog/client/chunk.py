@@ -1,0 +1,147 @@
+"""A producer's batch on its way, with the futures of those who sent what is in it."""
+
+import asyncio
+from typing import Protocol
+
+from varlog.base.errors import OutcomeUnknown, VarlogError
+from varlog.base.ids import Glsn, ProducerToken
+from varlog.client.columns import Columns
+from varlog.client.entry import Ack
+from varlog.client.routes import StreamRoute
+from varlog.wire.batch import encode_batch, stamp_batch
+
+_new_ack = tuple.__new__
+
+
+class ChunkOwner(Protocol):
+    """The producer."""
+
+    def wall_us(self) -> int: ...
+
+    def settled(self, chunk: "Chunk", error: VarlogError | None, first: Glsn) -> None:
+        """Those who wait for this one have been told."""
+        ...
+
+
+class Chunk:
+    """Entries that were sent one by one, with a future each, or a batch with one future for all of it."""
+
+    __slots__ = (
+        "_columns",
+        "_compress",
+        "_data",
+        "_futures",
+        "_owner",
+        "_whole",
+        "cost",
+        "count",
+        "deadline",
+        "ended",
+        "producer",
+        "route",
+        "sequence",
+    )
+
+    def __init__(
+        self,
+        owner: ChunkOwner,
+        columns: Columns,
+        futures: "list[asyncio.Future[Ack]]",
+        deadline: float,
+        *,
+        whole: bool,
+        compress: bool,
+    ) -> None:
+        self._owner = owner
+        self._columns: Columns | None = columns
+        self._data: bytes | None = None
+        self._futures = futures
+        self._whole = whole
+        self._compress = compress
+        self.count = len(columns.payloads)
+        self.cost = columns.cost
+        self.deadline = deadline
+        self.ended = False
+        """Those who wait have been told: they wait no more."""
+        self.route: StreamRoute | None = None
+        self.producer = b""
+        self.sequence = 0
+
+    @property
+    def data(self) -> bytes:
+        return self._data or b""
+
+    def encode(self) -> None:
+        """Now rather than when it is sent: raises `TooLarge` if it does not fit."""
+        columns = self._columns
+        if columns is not None:
+            self._data = encode_batch(
+                columns.payloads,
+                keys=columns.keys,
+                headers=columns.headers,
+                producer=self.producer or bytes(16),
+                sequence=self.sequence,
+                time_us=self._owner.wall_us(),
+                compress=self._compress,
+            )
+            self._columns = None
+
+    def stamp(self, producer: bytes, sequence: int) -> None:
+        self.producer, self.sequence = producer, sequence
+        if self._data is not None:
+            self._data = stamp_batch(self._data, producer, sequence)
+        else:
+            self.encode()
+
+    def acked(self, first: Glsn, route: StreamRoute) -> None:
+        if self.ended:
+            return
+        stream = route.id
+        if self._whole:
+            if not self._futures[0].done():
+                self._futures[0].set_result(Ack(first, Glsn(first + self.count - 1), stream))
+        else:
+            for future, glsn in zip(self._futures, range(first, first + self.count), strict=True):
+                if not future.done():
+                    future.set_result(_new_ack(Ack, (glsn, glsn, stream)))
+        self._end(None, first)
+
+    def doubtful(self, error: VarlogError) -> None:
+        """It may be in the log: each is told so, with the token to find out."""
+        if self.ended:
+            return
+        for index, future in enumerate(self._futures):
+            if not future.done():
+                unknown = OutcomeUnknown(error.message)
+                unknown.token = self._token(index)
+                _fail(future, unknown)
+        told = OutcomeUnknown(error.message)
+        told.token = self._token(0)
+        self._end(told, Glsn(0))
+
+    def fail(self, error: VarlogError) -> None:
+        """Certainly not in the log."""
+        if self.ended:
+            return
+        for future in self._futures:
+            if not future.done():
+                _fail(future, type(error)(error.message, error.value))
+        self._end(error, Glsn(0))
+
+    def _token(self, index: int) -> ProducerToken | None:
+        if self.route is None:
+            return None
+        count = self.count if self._whole else 1
+        route = self.route
+        return ProducerToken(self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data)
+
+    def _end(self, error: VarlogError | None, first: Glsn) -> None:
+        self.ended = True
+        self._futures = []
+        self._owner.settled(self, error, first)
+
+
+def _fail(future: "asyncio.Future[Ack]", error: VarlogError) -> None:
+    """Nobody has to look at a future: `flush` and `close` raise what went wrong, too."""
+    future.set_exception(error)
+    future.exception()

@@ -1,0 +1,204 @@
+"""The way in: `connect` to a cluster, then make, find and list its logs."""
+
+from types import TracebackType
+from typing import cast
+
+from google.protobuf.message import Message
+
+from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from varlog.base.names import check_name
+from varlog.client.address import parse_url
+from varlog.client.appender import Appender
+from varlog.client.choice import Choice
+from varlog.client.context import LogContext
+from varlog.client.describe import (
+    ClusterStatus,
+    LogDescription,
+    NodeDescription,
+    describe_log,
+    describe_node,
+    describe_status,
+)
+from varlog.client.hints import Hints
+from varlog.client.limits import TIMEOUT_SECONDS
+from varlog.client.log import Log
+from varlog.client.repository import Doubt, Repositories
+from varlog.client.routes import Routes
+from varlog.ports import World
+from varlog.runtime.scope import Scope
+from varlog.transport.pool import PeerPool
+from varlog.transport.world import real_world
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, world: World | None = None) -> "Cluster":
+    """A cluster at `varlog://host:port[,host:port...]`, to be used as `async with`.
+
+    `timeout` is how long every call may take that does not say otherwise.
+    """
+    if not timeout > 0:
+        raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
+    return Cluster(parse_url(url), timeout, world)
+
+
+class Cluster:
+    """A connection to a cluster."""
+
+    def __init__(self, addresses: list[str], timeout: float, world: World | None) -> None:
+        self._addresses = addresses
+        self._timeout = timeout
+        self._given_world = world
+        self._open: _Open | None = None
+
+    async def __aenter__(self) -> "Cluster":
+        if self._open is not None:
+            raise InvalidArgument("this connection is open already")
+        opened = _Open(self._given_world or real_world(), self._addresses, self._timeout)
+        try:
+            await opened.repositories.connect(self._timeout)
+        except BaseException:
+            await opened.close()
+            raise
+        self._open = opened
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End everything that is under way: appends, producers, subscriptions."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster varlog://{','.join(self._addresses)}>"
+
+    # ------------------------------------------------------------ logs
+
+    async def create_log(
+        self,
+        name: str,
+        *,
+        ordering: str = "cut",
+        replicas: int = 3,
+        streams: int = 1,
+        timeout: float | None = None,
+    ) -> Log:
+        """Make a log; `AlreadyExists` if there is one of this name.
+
+        Should the connection break on the way and the log then be there with these very settings, it is
+        taken for the one this call made.
+        """
+        opened = self._opened()
+        request = pb.CreateLogRequest(name=check_name(name), ordering=ordering)
+        request.replicas = _small(replicas, "replicas")
+        request.streams = _small(streams, "streams")
+        doubt = Doubt()
+        seconds = self._seconds(timeout)
+        log = opened.log(name)
+        try:
+            answer = await opened.repositories.call(
+                Method.CREATE_LOG, request, timeout=seconds, changes=True, doubt=doubt
+            )
+        except AlreadyExists:
+            if not doubt.repeated:
+                raise
+            answer = await opened.repositories.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=seconds)
+            found = cast(pb.LogInfo, answer)
+            if (found.ordering, found.replicas, found.streams) != (ordering, replicas, streams):
+                raise
+        opened.contexts[name].routes.adopt(cast(pb.LogInfo, answer))
+        return log
+
+    def log(self, name: str) -> Log:
+        """A handle on a log, made without asking anybody: one that does not exist raises `NotFound` when it is used."""
+        return self._opened().log(check_name(name))
+
+    async def logs(self, *, timeout: float | None = None) -> list[LogDescription]:
+        """All logs of the cluster."""
+        answer = await self._ask(Method.LIST_LOGS, pb.ListLogsRequest(), timeout)
+        return [describe_log(info) for info in cast(pb.ListLogsReply, answer).logs]
+
+    async def remove_log(self, name: str, *, timeout: float | None = None) -> None:
+        """Remove a log with everything in it; its name is free again."""
+        doubt = Doubt()
+        try:
+            await self._opened().repositories.call(
+                Method.REMOVE_LOG,
+                pb.RemoveLogRequest(name=check_name(name)),
+                timeout=self._seconds(timeout),
+                changes=True,
+                doubt=doubt,
+            )
+        except NotFound:
+            if not doubt.repeated:
+                raise
+
+    # ------------------------------------------------------------ the cluster
+
+    async def nodes(self, *, timeout: float | None = None) -> list[NodeDescription]:
+        """All storage nodes."""
+        answer = await self._ask(Method.LIST_NODES, pb.ListNodesRequest(), timeout)
+        return [describe_node(info) for info in cast(pb.ListNodesReply, answer).nodes]
+
+    async def status(self, *, timeout: float | None = None) -> ClusterStatus:
+        """Nodes, logs, streams and replicas at once."""
+        answer = await self._ask(Method.STATUS, pb.StatusRequest(), timeout)
+        return describe_status(cast(pb.StatusReply, answer))
+
+    async def _ask(self, method: Method, message: Message, timeout: float | None) -> Message:
+        return await self._opened().repositories.call(method, message, timeout=self._seconds(timeout))
+
+    def _opened(self) -> "_Open":
+        if self._open is None:
+            raise Unavailable("not connected: use the cluster inside `async with varlog.connect(...)`")
+        return self._open
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._timeout
+        if not timeout > 0:
+            raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
+        return timeout
+
+
+class _Open:
+    """What exists while the cluster is connected."""
+
+    def __init__(self, world: World, addresses: list[str], timeout: float) -> None:
+        self._world = world
+        self._timeout = timeout
+        self._scope = Scope()
+        self._pool = PeerPool(world)
+        self.repositories = Repositories(world, self._pool, addresses)
+        self.contexts: dict[str, LogContext] = {}
+        self._appenders: dict[str, Appender] = {}
+
+    def log(self, name: str) -> Log:
+        context = self.contexts.get(name)
+        if context is None:
+            routes = Routes(name, self.repositories, self._world, self._scope)
+            choice = Choice(self._world, routes, self._scope)
+            context = LogContext(self._world, self._pool, self.repositories, self._scope, routes, choice, Hints())
+            self.contexts[name] = context
+            self._appenders[name] = Appender(context)
+        return Log(context, self._appenders[name], self._timeout)
+
+    async def close(self) -> None:
+        for appender in self._appenders.values():
+            appender.close()
+        for context in self.contexts.values():
+            for callback in list(context.on_close):
+                callback()
+        self._pool.close()
+        await self._scope.close()
+
+
+def _small(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
+        raise InvalidArgument(f"{what} is a positive whole number, not {value!r}")
+    return value

@@ -1,0 +1,27 @@
+"""What all parts of one log's client share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from varlog.client.choice import Choice
+from varlog.client.hints import Hints
+from varlog.client.repository import Repositories
+from varlog.client.routes import Routes
+from varlog.ports import World
+from varlog.runtime.scope import Scope
+from varlog.transport.pool import PeerPool
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    """One log as this client sees it, and the ways to it."""
+
+    world: World
+    pool: PeerPool
+    repositories: Repositories
+    scope: Scope
+    routes: Routes
+    choice: Choice
+    hints: Hints
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the connection to the cluster is closed."""

@@ -1,0 +1,211 @@
+"""What the cluster tells about itself, as plain frozen records."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from varlog.client.entry import time_of
+from varlog.wire.proto import varlog_pb2 as pb
+
+_REPLICA_STATES = {
+    pb.REPLICA_UNKNOWN: "unknown",
+    pb.REPLICA_OPEN: "open",
+    pb.REPLICA_SEALED: "sealed",
+    pb.REPLICA_FINISHED: "finished",
+    pb.REPLICA_FAILED: "failed",
+}
+_SEGMENT_STATES = {pb.SEGMENT_OPEN: "open", pb.SEGMENT_SETTLING: "settling", pb.SEGMENT_SEALED: "sealed"}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDescription:
+    """One log stream: its nodes in chain order, the primary first."""
+
+    id: int
+    members: tuple[int, ...]
+    writable: bool
+    end_slot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDescription:
+    """A range `[base, end)` of the log under one ordering; `end` is None while it is open."""
+
+    epoch: int
+    ordering: str
+    state: str
+    base: int
+    end: int | None
+    replicas: int
+    ack: int
+    streams: tuple[StreamDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDescription:
+    """A log's settings and chain of segments."""
+
+    id: int
+    name: str
+    ordering: str
+    replicas: int
+    streams: int
+    trimmed: int
+    sealed: bool
+    created: datetime
+    version: int
+    chain: tuple[SegmentDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeDescription:
+    """One data folder of a node."""
+
+    path: str
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A storage node."""
+
+    id: int
+    address: str
+    zone: str
+    connected: bool
+    last_seen: datetime | None
+    replicas: int
+    troubles: tuple[str, ...]
+    volumes: tuple[VolumeDescription, ...]
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One copy of a stream, as its node reported it last."""
+
+    node: int
+    reported: bool
+    contiguous: int
+    state: str
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """How far a stream is, and what ails it."""
+
+    segment: int
+    stream: int
+    committed: int
+    replicas: tuple[ReplicaStatus, ...]
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """How far a log is."""
+
+    log: LogDescription
+    tail: int
+    kept_cuts: int
+    streams: tuple[StreamStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """Everything at once."""
+
+    cluster_id: str
+    nodes: tuple[NodeDescription, ...]
+    logs: tuple[LogStatus, ...]
+    cuts: int
+
+
+def describe_log(info: pb.LogInfo) -> LogDescription:
+    return LogDescription(
+        id=info.id,
+        name=info.name,
+        ordering=info.ordering,
+        replicas=info.replicas,
+        streams=info.streams,
+        trimmed=info.trimmed,
+        sealed=info.sealed,
+        created=time_of(info.created_us),
+        version=info.version,
+        chain=tuple(map(_segment, info.chain)),
+    )
+
+
+def _segment(info: pb.SegmentInfo) -> SegmentDescription:
+    return SegmentDescription(
+        epoch=info.epoch,
+        ordering=info.ordering,
+        state=_SEGMENT_STATES.get(info.state, "unknown"),
+        base=info.base,
+        end=info.end or None,
+        replicas=info.replicas,
+        ack=info.ack,
+        streams=tuple(_stream(info, stream) for stream in info.streams),
+    )
+
+
+def _stream(segment: pb.SegmentInfo, info: pb.StreamInfo) -> StreamDescription:
+    finalized = info.state == pb.STREAM_FINALIZED
+    return StreamDescription(
+        id=info.id,
+        members=tuple(info.members),
+        writable=not finalized and segment.state == pb.SEGMENT_OPEN,
+        end_slot=info.end_slot if finalized else None,
+    )
+
+
+def describe_node(info: pb.NodeInfo) -> NodeDescription:
+    return NodeDescription(
+        id=info.id,
+        address=info.address,
+        zone=info.zone,
+        connected=info.connected,
+        last_seen=time_of(info.last_seen_us) if info.last_seen_us else None,
+        replicas=info.replicas,
+        troubles=tuple(info.troubles),
+        volumes=tuple(VolumeDescription(each.path, each.free_bytes, each.total_bytes) for each in info.volumes),
+        boot=info.boot,
+    )
+
+
+def describe_status(reply: pb.StatusReply) -> ClusterStatus:
+    return ClusterStatus(
+        cluster_id=reply.cluster_id,
+        nodes=tuple(map(describe_node, reply.nodes)),
+        logs=tuple(map(_log_status, reply.logs)),
+        cuts=reply.cuts,
+    )
+
+
+def _log_status(status: pb.LogStatus) -> LogStatus:
+    return LogStatus(
+        log=describe_log(status.log),
+        tail=status.tail,
+        kept_cuts=status.kept_cuts,
+        streams=tuple(map(_stream_status, status.streams)),
+    )
+
+
+def _stream_status(status: pb.StreamStatus) -> StreamStatus:
+    return StreamStatus(
+        segment=status.segment,
+        stream=status.stream,
+        committed=status.committed,
+        replicas=tuple(
+            ReplicaStatus(
+                node=each.node,
+                reported=each.reported,
+                contiguous=each.contiguous,
+                state=_REPLICA_STATES.get(each.state, "unknown"),
+                stored_bytes=each.stored_bytes,
+            )
+            for each in status.replicas
+        ),
+        trouble=status.trouble,
+    )

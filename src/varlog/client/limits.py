@@ -1,0 +1,74 @@
+"""Every bound of the client, with its reason. Those that other rooms share are in `base.limits`."""
+
+TIMEOUT_SECONDS = 10.0
+"""How long a call may take when neither `connect` nor the call itself says."""
+
+GRACE_SECONDS = 0.1
+"""What is added to a time limit around another one, so that the inner one, which knows more, speaks first."""
+
+# ---------------------------------------------------------------- repository
+
+REPOSITORIES = 64
+"""Most addresses in a cluster's URL."""
+
+ATTEMPT_SECONDS = 2.0
+"""A repository that has not answered a question for so long is asked again."""
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+"""Between attempts to reach someone who was not there: doubled each time, with jitter."""
+
+# ---------------------------------------------------------------- appends
+
+GATHER_BYTES = 1 << 20
+"""Appends that wait at the same time travel as one batch up to this size."""
+
+GATHER_ENTRIES = 1 << 14
+"""The same in entries."""
+
+APPENDS_IN_FLIGHT = 4
+"""Batches of gathered appends on their way to one stream. Small, so that appends gather while they wait."""
+
+APPEND_BYTES = 64 << 20
+"""Bytes of all appends of a log that wait or are on their way; who comes later waits to be let in."""
+
+FIRST_ANSWER_SECONDS = 1.0
+LONGEST_ANSWER_SECONDS = 5.0
+"""An append that was not answered for so long is sent again, as it is; doubled while nothing is answered."""
+
+REFUSED_SECONDS = 1.0
+"""A stream that refused an append for a reason that may pass gets none for so long, if there are others."""
+
+HINTS = 256
+"""Recent acks of a log that a read may use to know the stream of a position."""
+
+# ---------------------------------------------------------------- producers
+
+LINGER_SECONDS = 0.002
+"""How long a producer waits for more entries before it sends a batch that is not full."""
+
+PRODUCER_BATCH_BYTES = 256 << 10
+"""Size at which a producer's batch is full."""
+
+PRODUCER_BYTES = 32 << 20
+"""Bytes of a producer's entries that are not yet acknowledged; `send` waits beyond it."""
+
+# ---------------------------------------------------------------- reads
+
+READ_WINDOW_BYTES = 4 << 20
+"""What a replica may send ahead on one stream."""
+
+READ_PART_BYTES = 512 << 10
+"""Wanted size of a part of an answer."""
+
+READ_AHEAD_BYTES = 8 << 20
+"""What a subscription keeps of one stream that cannot be delivered yet; beyond, no more parts are taken."""
+
+SILENT_SECONDS = 3.0
+"""A replica that has shown nothing new for so long is left for another, in case it is behind."""
+
+LAGGING_SECONDS = 0.25
+"""The same once it is known that there is something new."""
+
+PATIENCE_SECONDS = 60.0
+"""A subscription ends in an error when no replica of a stream answers for so long."""

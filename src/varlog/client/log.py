@@ -1,0 +1,240 @@
+"""A log, as an application uses it. Every call has a deadline and ends in a typed error."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import cast
+
+from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable, Unsupported
+from varlog.base.ids import Glsn, ProducerToken, StreamId
+from varlog.client.appender import Appender
+from varlog.client.bounds import check_position
+from varlog.client.columns import Columns, check_compression, many_entries, one_entry
+from varlog.client.context import LogContext
+from varlog.client.describe import LogDescription, describe_log
+from varlog.client.entry import Ack, Entry
+from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
+from varlog.client.lookup import find_time, read_entry
+from varlog.client.producer import Producer
+from varlog.client.questions import ask_by_id, ask_tail
+from varlog.client.retry import Retry, check_token
+from varlog.client.subscription import Subscription
+from varlog.runtime.timeout import within
+from varlog.wire.batch import Headers
+from varlog.wire.frame import Buffer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+CAPABILITIES: dict[str, frozenset[str]] = {"cut": frozenset({"atomic_batch", "many_writers"})}
+"""What a log can do, by its ordering."""
+
+
+class Log:
+    """A handle on one log. Made without asking anybody; the first use looks the log up."""
+
+    def __init__(self, context: LogContext, appender: Appender, timeout: float) -> None:
+        self._context = context
+        self._appender = appender
+        self._timeout = timeout
+
+    def __repr__(self) -> str:
+        return f"<Log {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self._context.routes.name
+
+    # ------------------------------------------------------------ writing
+
+    async def append(
+        self,
+        payload: Buffer,
+        *,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        expect: int | None = None,
+        stream: int | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> Ack:
+        """Append one entry; returns when it is durable on all replicas and has its place in the order.
+
+        Appends that wait at the same time travel together. `stream` chooses a log stream; else one that
+        answers is chosen. Raises `OutcomeUnknown` if the entry was sent and not answered in time: its
+        `token`, given to `retry`, settles it. Any other error: the entry is not in the log.
+        """
+        return await self._append(one_entry(payload, key, headers), expect, stream, compress, timeout)
+
+    async def append_batch(
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        key: Buffer | None = None,
+        keys: Sequence[Buffer | None] | None = None,
+        headers: Headers | Sequence[Headers] | None = None,
+        expect: int | None = None,
+        stream: int | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> Ack:
+        """Append several entries, all or none of them, at consecutive positions.
+
+        `key` and a single mapping of `headers` go to every entry; `keys` and a list of headers one by one.
+        """
+        return await self._append(many_entries(payloads, key, keys, headers), expect, stream, compress, timeout)
+
+    async def _append(
+        self, columns: Columns, expect: int | None, stream: int | None, compress: bool, timeout: float | None
+    ) -> Ack:
+        if expect is not None:
+            await self._refuse("conditional_append", timeout)
+        if compress:
+            check_compression()
+        seconds = self._timeout if timeout is None else timeout
+        return await self._appender.append(columns, None if stream is None else StreamId(stream), compress, seconds)
+
+    async def _refuse(self, capability: str, timeout: float | None) -> None:
+        info = await self._context.routes.resolve(self._seconds(timeout))
+        if capability not in CAPABILITIES.get(info.ordering, frozenset()):
+            error = Unsupported(f"{capability}: a log with ordering {info.ordering!r} cannot do it")
+            error.capability = capability
+            raise error
+
+    async def retry(self, token: object, *, timeout: float | None = None) -> Ack:
+        """Settle an append that ended in `OutcomeUnknown`, by its `token`: never is it in the log twice.
+
+        If it is there, this is its Ack; if not, it is appended now. Raises `OutcomeUnknown` again when it
+        still cannot be told, and `Sealed` when it is certainly not there and never will be.
+        """
+        checked = check_token(token)
+        seconds = self._seconds(timeout)
+        await self._context.routes.resolve(seconds)
+        open_one = self._appender.find(checked)
+        if open_one is not None:
+            return await self._await_open(open_one, checked, seconds)
+        return await Retry(self._context, checked).run(seconds)
+
+    async def _await_open(self, future: "asyncio.Future[Ack]", token: ProducerToken, seconds: float) -> Ack:
+        try:
+            return await within(self._context.world.clock, seconds, asyncio.shield(future))
+        except Timeout as late:
+            error = OutcomeUnknown("the append was sent again, and not answered in time")
+            error.token = token
+            raise error from late
+
+    def producer(
+        self,
+        *,
+        linger: float = LINGER_SECONDS,
+        id: str | None = None,
+        stream: int | None = None,
+        max_batch_bytes: int = PRODUCER_BATCH_BYTES,
+        max_in_flight_bytes: int = PRODUCER_BYTES,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> Producer:
+        """A pipelined producer; see `Producer`. `timeout` is that of each send, from when it was taken."""
+        return Producer(
+            self._context,
+            linger=linger,
+            id=id,
+            stream=None if stream is None else StreamId(stream),
+            max_batch_bytes=max_batch_bytes,
+            max_in_flight_bytes=max_in_flight_bytes,
+            compress=compress,
+            timeout=self._seconds(timeout),
+        )
+
+    # ------------------------------------------------------------ reading
+
+    async def read(self, glsn: int, *, timeout: float | None = None) -> Entry:
+        """The entry at a position. Raises `NotWritten` beyond the tail and `Trimmed` at or below the trim point."""
+        return await read_entry(self._context, check_position(glsn, "glsn"), self._seconds(timeout))
+
+    def subscribe(
+        self,
+        start: int | None = 1,
+        stop: int | None = None,
+        *,
+        stream: int | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> Subscription:
+        """Entries from position `start` on, in order, before `stop` if that is given.
+
+        It goes on for ever, waiting at the tail, and ends only at `stop` or at the end of a sealed log; with
+        `wait=False` it ends at what is the tail when it begins. `start=None` begins at the first entry that
+        is still there. `stream` gives the entries of one log stream alone. A start at or below the trim
+        point, and falling behind it later, raises `Trimmed`. `patience` is how many seconds it bears that
+        no replica of a stream answers, before it raises `Unavailable`; what was read stays read.
+        """
+        return Subscription(
+            self._context,
+            start=None if start is None else check_position(start, "start"),
+            stop=None if stop is None else check_position(stop, "stop"),
+            stream=None if stream is None else StreamId(stream),
+            wait=wait,
+            timeout=self._seconds(timeout),
+            patience=patience,
+        )
+
+    async def tail(self, *, timeout: float | None = None) -> Glsn:
+        """The last committed position, 0 if there is none; at least everything acked before the call began."""
+        return Glsn((await ask_tail(self._context, self._seconds(timeout))).tail)
+
+    async def find(self, time: datetime | float, *, timeout: float | None = None) -> Glsn:
+        """The first position at or after a time; one past the tail if there is none yet.
+
+        `time` is a datetime with a zone, or seconds since 1970 as `time.time()` gives them. An entry's time
+        is that of its batch, by the clock of the client that sent it: later positions may have earlier times.
+        """
+        return await find_time(self._context, time, self._seconds(timeout))
+
+    # ------------------------------------------------------------ keeping
+
+    async def trim(self, upto: int, *, timeout: float | None = None) -> None:
+        """Give up everything at or below a position, for good; returns when every replica has done so."""
+        position = check_position(upto, "upto", 0)
+        await ask_by_id(
+            self._context,
+            Method.TRIM_LOG,
+            lambda log: pb.TrimLogRequest(log=log, upto=position),
+            self._seconds(timeout),
+            changes=True,
+        )
+
+    async def seal(self, *, timeout: float | None = None) -> Glsn:
+        """Close the log for good; returns its end, one past its last position."""
+        answer = await ask_by_id(
+            self._context,
+            Method.SEAL_LOG,
+            lambda log: pb.SealLogRequest(log=log),
+            self._seconds(timeout),
+            changes=True,
+        )
+        info = cast(pb.LogInfo, answer)
+        self._context.routes.adopt(info)
+        return Glsn(info.chain[-1].end)
+
+    # ------------------------------------------------------------ looking
+
+    async def info(self, *, timeout: float | None = None) -> LogDescription:
+        """The log's settings and streams, asked for anew."""
+        await self._context.routes.refresh(self._seconds(timeout))
+        return describe_log(await self._context.routes.resolve(self._seconds(timeout)))
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the log's ordering can do. Known once the log was looked up: by any call, `info()` for one."""
+        info = self._context.routes.info
+        if info is None:
+            raise Unavailable(f"log {self.name!r} was not looked up yet: await log.info() first")
+        return CAPABILITIES.get(info.ordering, frozenset())
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._timeout
+        if not timeout > 0:
+            raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
+        return timeout

@@ -1,0 +1,270 @@
+"""Where a producer's batches go: one stream at a time, in order."""
+
+import asyncio
+from collections import deque
+from hashlib import blake2b
+from math import inf
+
+from varlog.base import limits as shared
+from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Timeout, Unavailable, VarlogError
+from varlog.base.ids import StreamId
+from varlog.base.names import check_name
+from varlog.client.chunk import Chunk
+from varlog.client.context import LogContext
+from varlog.client.errors import OWN_FAULT
+from varlog.client.limits import ATTEMPT_SECONDS
+from varlog.client.repository import pause
+from varlog.client.routes import StreamRoute
+from varlog.client.session import Session
+from varlog.client.writer import Carried, StreamWriter
+from varlog.runtime.timeout import within
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def producer_id(name: str) -> bytes:
+    """The identity that a name stands for; the same everywhere and for ever."""
+    return blake2b(name.encode(), digest_size=16, person=b"varlog producer").digest()
+
+
+def stream_of_name(name: str, routes: list[StreamRoute]) -> StreamRoute:
+    """The stream a name keeps to: the one with the highest hash, so that few names move when streams come and go."""
+    return max(routes, key=lambda route: (blake2b(f"{name}/{route.id}".encode()).digest(), -route.id))
+
+
+class Outlet:
+    """The owner of a producer's writers."""
+
+    def __init__(self, context: LogContext, name: str | None, stream: StreamId | None) -> None:
+        self._context = context
+        self._world = context.world
+        self._name = None if name is None else check_name(name, "producer")
+        self._stream = stream
+        self._queue: deque[Chunk] = deque()
+        self._writers: dict[StreamRoute, StreamWriter] = {}
+        self._current: StreamWriter | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._scheduled = False
+        self._closed = False
+        self.opened = False
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def named(self) -> bool:
+        return self._name is not None
+
+    @property
+    def broken(self) -> VarlogError | None:
+        """Why nothing more can be sent."""
+        return self._current.broken if self._current is not None else None
+
+    @property
+    def next_sequence(self) -> int:
+        """What the next batch that is put gets, as long as the stream is the same."""
+        return (self._current.session.next_sequence if self._current is not None else 0) + len(self._queue)
+
+    @property
+    def identity(self) -> tuple[StreamRoute, bytes]:
+        """Of a named one that was opened."""
+        if self._current is None:
+            raise Unavailable("the producer was not opened")
+        return self._current.route, self._current.session.producer
+
+    # ------------------------------------------------------------ opening
+
+    async def open(self, timeout: float) -> None:
+        """Find the log and, with a name, the stream and what it has; several who ask at once share the answer."""
+        if self.opened:
+            return
+        if self._opening is None:
+            self._opening = self._context.scope.spawn(self._open(timeout), name="open a producer")
+        await asyncio.shield(self._opening)
+
+    async def _open(self, timeout: float) -> None:
+        deadline = self._world.clock.now() + timeout
+        try:
+            await self._context.routes.resolve(timeout)
+            if self._name is not None:
+                route = await self._own_stream(self._name, deadline)
+                await self._open_named(self._name, route, deadline)
+            self._context.routes.listeners.append(self.has_room)
+            self._context.choice.listeners.append(self.has_room)
+            self.opened = True
+        finally:
+            self._opening = None
+
+    async def _own_stream(self, name: str, deadline: float) -> StreamRoute:
+        while (routes := self._context.choice.candidates(self._stream)) is None:
+            if self._world.clock.now() >= deadline:
+                raise Timeout("which streams take entries is not known")
+            await self._world.clock.sleep(pause(self._world, 1))
+        return stream_of_name(name, routes)
+
+    async def _open_named(self, name: str, route: StreamRoute, deadline: float) -> None:
+        request = pb.ProducerRequest(log=route.log, segment=route.segment, stream=route.id, producer=producer_id(name))
+        failures = 0
+        while True:
+            left = deadline - self._world.clock.now()
+            try:
+                next_sequence = await self._ask(route, request, max(left, 0.0))
+                break
+            except (ConnectionLost, Timeout, Unavailable, Overloaded):
+                failures += 1
+                if left <= 0:
+                    raise
+                self._context.routes.refresh_soon()
+                await self._world.clock.sleep(min(left, pause(self._world, failures)))
+        session: Session[Carried] = Session(producer_id(name), next_sequence)
+        self._current = self._writers[route] = self._writer(route, session)
+        self._current.prepare()
+
+    async def _ask(self, route: StreamRoute, request: pb.ProducerRequest, left: float) -> int:
+        address = self._context.routes.address(route.members[0])
+        if address is None:
+            raise Unavailable(f"the address of node {route.members[0]} is not known")
+        peer = await within(self._world.clock, left, self._context.pool.get(address))
+        reply = await peer.call(Method.PRODUCER, request, timeout=min(left, ATTEMPT_SECONDS))
+        next_sequence: int = reply.message.next_sequence
+        return next_sequence
+
+    def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> StreamWriter:
+        return StreamWriter(self._context, route, self, depth=shared.PRODUCER_IN_FLIGHT, session=session)
+
+    # ------------------------------------------------------------ batches
+
+    def put(self, chunk: Chunk) -> None:
+        """Behind all that were put before."""
+        self._queue.append(chunk)
+        if not self._scheduled:
+            self._push()
+
+    def close(self, error: VarlogError) -> None:
+        """Send nothing more; who still waits is told."""
+        self._closed = True
+        for listeners in (self._context.routes.listeners, self._context.choice.listeners):
+            if self.has_room in listeners:
+                listeners.remove(self.has_room)
+        queue, self._queue = self._queue, deque()
+        for chunk in queue:
+            chunk.fail(Unavailable(error.message))
+        for writer in self._writers.values():
+            for flight in writer.close():
+                flight.batch.doubtful(error)
+
+    def _push(self) -> None:
+        """Give batches to the writer while it takes them."""
+        self._scheduled = False
+        while self._queue:
+            if self._queue[0].ended:
+                self._queue.popleft()
+                continue
+            try:
+                writer = self._choose()
+            except VarlogError as error:
+                self._fail_all(error)
+                return
+            if writer is None:
+                return
+            chunk = self._queue.popleft()
+            chunk.route = writer.route
+            writer.submit(chunk)
+
+    def _choose(self) -> StreamWriter | None:
+        if self.broken is not None:
+            raise self.broken
+        routes = self._context.choice.candidates(self._stream)
+        if routes is None:
+            return None
+        current = self._current
+        if self.named:
+            if current is None:
+                raise Unavailable("the producer was not opened")
+            if current.route not in routes:
+                raise NotFound("the stream of this producer takes no more entries: open it again")
+        if current is not None and current.route in routes and (self.named or not _given_up(current)):
+            if current.ready:
+                return current
+            current.prepare()
+            return None
+        return self._choose_other([route for route in routes if current is None or route != current.route] or routes)
+
+    def _choose_other(self, routes: list[StreamRoute]) -> StreamWriter | None:
+        ready = []
+        for route in routes:
+            writer = self._writers.get(route)
+            if writer is None:
+                writer = self._writers[route] = self._writer(route)
+            if writer.ready:
+                ready.append(writer)
+            else:
+                writer.prepare()
+        if ready:
+            self._current = self._world.random.choice(ready)
+            return self._current
+        return None
+
+    def _fail_all(self, error: VarlogError) -> None:
+        queue, self._queue = self._queue, deque()
+        for chunk in queue:
+            chunk.fail(error)
+
+    # ------------------------------------------------------------ from writers
+
+    def has_room(self) -> None:
+        if self._queue and not self._scheduled and not self._closed:
+            self._push()
+
+    def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
+        assert isinstance(batch, Chunk)
+        if self.named or isinstance(error, OWN_FAULT):
+            batch.fail(error)
+            self.returned(writer, behind)
+        else:
+            self._context.choice.refuse(writer.route, error)
+            self.returned(writer, [batch, *behind])
+
+    def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
+        for batch in reversed(batches):
+            assert isinstance(batch, Chunk)
+            if writer.broken is not None:
+                batch.fail(writer.broken)
+            elif not batch.ended:
+                self._queue.appendleft(batch)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._push)
+
+    # ------------------------------------------------------------ deadlines
+
+    def expire(self, now: float) -> None:
+        """Tell those whose time is up."""
+        for chunk in [each for each in self._queue if each.deadline <= now]:
+            chunk.fail(Timeout("not sent in time: the stream takes nothing"))
+        for chunk in self._on_their_way():
+            if chunk.deadline <= now:
+                chunk.doubtful(Timeout("sent, and not answered in time"))
+        self._queue = deque(each for each in self._queue if not each.ended)
+        self.has_room()
+
+    def earliest_deadline(self) -> float:
+        """Of those who still wait."""
+        waiting = [*self._queue, *self._on_their_way()]
+        return min((each.deadline for each in waiting if not each.ended), default=inf)
+
+    def _on_their_way(self) -> list[Chunk]:
+        found = []
+        for writer in self._writers.values():
+            for session in writer.sessions():
+                for flight in session.unresolved.values():
+                    assert isinstance(flight.batch, Chunk)
+                    found.append(flight.batch)
+        return found
+
+
+def _given_up(writer: StreamWriter) -> bool:
+    """It answers nothing, and nobody waits for it any more."""
+    if not writer.stalled:
+        return False
+    batches = [flight.batch for session in writer.sessions() for flight in session.unresolved.values()]
+    return all(isinstance(batch, Chunk) and batch.ended for batch in batches)

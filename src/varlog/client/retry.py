@@ -1,0 +1,101 @@
+"""Settling an append whose outcome is unknown: the same bytes again, under the same identity."""
+
+from varlog.base.errors import (
+    ConnectionLost,
+    Gap,
+    InvalidArgument,
+    OutcomeUnknown,
+    Overloaded,
+    Sealed,
+    Timeout,
+    Unavailable,
+    VarlogError,
+)
+from varlog.base.ids import Glsn, NodeId, ProducerToken
+from varlog.client.context import LogContext
+from varlog.client.entry import Ack
+from varlog.client.limits import FIRST_ANSWER_SECONDS
+from varlog.client.repository import pause
+from varlog.runtime.timeout import within
+from varlog.wire.batch import check_batch
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def check_token(token: object) -> ProducerToken:
+    """The token, if it is whole."""
+    if not isinstance(token, ProducerToken):
+        raise InvalidArgument(f"a retry needs the token of an OutcomeUnknown, not {type(token).__name__}")
+    header = check_batch(token.batch)
+    if (header.producer, header.sequence) != (token.producer, token.sequence):
+        raise InvalidArgument("the token does not belong to its batch")
+    if not 0 <= token.index < token.index + token.count <= header.count:
+        raise InvalidArgument("the token names entries that its batch does not have")
+    return token
+
+
+class Retry:
+    """One token, sent again until it is answered."""
+
+    def __init__(self, context: LogContext, token: ProducerToken) -> None:
+        self._world = context.world
+        self._pool = context.pool
+        self._routes = context.routes
+        self._token = token
+        self._request = pb.AppendRequest(log=token.log, segment=token.segment, stream=token.stream)
+
+    async def run(self, timeout: float) -> Ack:
+        """The Ack it had all along, or has now."""
+        clock = self._world.clock
+        deadline = clock.now() + timeout
+        failures = 0
+        why: VarlogError = Timeout("no time to send")
+        while (left := deadline - clock.now()) > 0:
+            try:
+                return await self._attempt(left)
+            except (ConnectionLost, Timeout, Unavailable, Overloaded) as error:
+                why = error
+                failures += 1
+                self._routes.refresh_soon()
+                wait = error.retry_after if isinstance(error, Overloaded) else pause(self._world, failures)
+                await clock.sleep(min(wait, max(0.0, deadline - clock.now())))
+        raise self._unknown(why.message) from why
+
+    async def _attempt(self, left: float) -> Ack:
+        peer = await within(self._world.clock, left, self._pool.get(self._primary()))
+        timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
+        try:
+            reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
+        except (ConnectionLost, Timeout, Unavailable, Overloaded):
+            raise
+        except Sealed as sealed:
+            # A stream that has it says so before it says that it is sealed.
+            raise self._routes.sealed or sealed from sealed
+        except Gap as gap:
+            raise self._unknown("batches of the same producer before it were never sent again") from gap
+        except VarlogError as error:
+            raise self._unknown(error.message) from error
+        return self._ack(reply.message)
+
+    def _ack(self, reply: pb.AppendReply) -> Ack:
+        if not reply.glsn:
+            raise self._unknown("it is in the log, at a position no longer remembered")
+        first = reply.glsn + self._token.index
+        return Ack(Glsn(first), Glsn(first + self._token.count - 1), self._token.stream)
+
+    def _primary(self) -> str:
+        for route in self._routes.streams:
+            if (route.log, route.segment, route.id) == (self._token.log, self._token.segment, self._token.stream):
+                return self._address(route.members[0])
+        raise self._unknown("the log has no such stream any more")
+
+    def _address(self, node: NodeId) -> str:
+        address = self._routes.address(node)
+        if address is None:
+            raise Unavailable(f"the address of node {node} is not known")
+        return address
+
+    def _unknown(self, why: str) -> OutcomeUnknown:
+        error = OutcomeUnknown(why)
+        error.token = self._token
+        return error

@@ -1,0 +1,302 @@
+"""Carries batches to one stream's primary: the driver of its sessions.
+
+    owner --submit--> [ session: sequence ] --APPEND--> primary
+    owner <--acked / refused / returned---- [ what the answers mean ]
+
+There is one current session. One that is over (see `session.py`) is kept beside it until the last of
+its batches is answered. What was sent is sent again, as it is, until it is answered: outcomes stay
+with their stream. A writer whose batches are not answered is *stalled*; its owner gives it no more.
+"""
+
+import asyncio
+from functools import partial
+from typing import Protocol
+
+from varlog.base.errors import (
+    ConnectionLost,
+    Gap,
+    InvalidArgument,
+    OutcomeUnknown,
+    Overloaded,
+    Sealed,
+    Timeout,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
+from varlog.base.ids import Glsn
+from varlog.client.context import LogContext
+from varlog.client.limits import FIRST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS
+from varlog.client.repository import pause
+from varlog.client.routes import StreamRoute
+from varlog.client.session import Flight, Session, Transmission
+from varlog.ports.clock import Timer
+from varlog.transport.peer import Peer, Reply
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+FINAL = (Sealed, TooLarge, InvalidArgument, Unsupported)
+"""Refusals that hold for every transmission of the same bytes, earlier and later."""
+
+PATIENT_GAPS = 3
+"""So many gaps in a row are mended at once; then with a pause, lest a confused stream keep us spinning."""
+
+
+class Carried(Protocol):
+    """A batch as its owner sees it."""
+
+    def stamp(self, producer: bytes, sequence: int) -> None:
+        """From now on the batch has this identity."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """Encoded, with its identity."""
+        ...
+
+    def acked(self, first: Glsn, route: StreamRoute) -> None:
+        """It is in the log."""
+        ...
+
+    def doubtful(self, error: VarlogError) -> None:
+        """It may be in the log, and no one will ever know more."""
+        ...
+
+
+class Owner(Protocol):
+    """Who gives a writer its batches."""
+
+    def has_room(self) -> None:
+        """A writer can take a batch again."""
+        ...
+
+    def refused(self, writer: "StreamWriter", batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
+        """Certainly not in the log, because of this; nor are those behind it, for no reason of their own."""
+        ...
+
+    def returned(self, writer: "StreamWriter", batches: list[Carried]) -> None:
+        """Certainly not in the log: to be submitted again."""
+        ...
+
+
+class StreamWriter:
+    """Batches for one stream, under producer ids of this client."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        route: StreamRoute,
+        owner: Owner,
+        *,
+        depth: int,
+        session: Session[Carried] | None = None,
+    ) -> None:
+        """With a `session` of a producer that has a name of its own, the writer ends when that session does."""
+        self.route = route
+        self.broken: VarlogError | None = None
+        """Why it takes nothing more."""
+        self.stalled = False
+        self._world = context.world
+        self._pool = context.pool
+        self._routes = context.routes
+        self._scope = context.scope
+        self._owner = owner
+        self._depth = depth
+        self._named = session is not None
+        self._session: Session[Carried] = session or Session(self._world.random.randbytes(16))
+        self._over: list[Session[Carried]] = []
+        self._request = pb.AppendRequest(log=route.log, segment=route.segment, stream=route.id)
+        self._peer: Peer | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: Timer | None = None
+        self._failures = 0
+        self._gaps = 0
+        self._answer_seconds = FIRST_ANSWER_SECONDS
+        self._slower_at = 0.0
+        self._closed = False
+
+    # ------------------------------------------------------------ for the owner
+
+    @property
+    def session(self) -> Session[Carried]:
+        """The current one."""
+        return self._session
+
+    def sessions(self) -> list[Session[Carried]]:
+        return [*self._over, self._session]
+
+    @property
+    def ready(self) -> bool:
+        """Connected, with room, and answering."""
+        return (
+            self._peer is not None
+            and self._peer.closed_error is None
+            and not self.stalled
+            and self.broken is None
+            and len(self._session.unresolved) < self._depth
+        )
+
+    @property
+    def idle(self) -> bool:
+        return not self._session.unresolved and not self._over
+
+    def prepare(self) -> None:
+        """Connect, if need be and unless that was just tried; the owner is told when it worked."""
+        if self._closed or self._connecting is not None or self._timer is not None:
+            return
+        if self._peer is None or self._peer.closed_error is not None:
+            self._connecting = self._scope.spawn(self._connect(), name=f"connect stream {self.route.id}")
+
+    def submit(self, batch: Carried) -> None:
+        """Give a batch its sequence and send it."""
+        session = self._session
+        batch.stamp(session.producer, session.next_sequence)
+        session.add(batch)
+        self._pump()
+
+    def close(self) -> list[Flight[Carried]]:
+        """Send nothing more. What is left unanswered."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        return [flight for session in self.sessions() for flight in session.unresolved.values()]
+
+    # ------------------------------------------------------------ sending
+
+    def _pump(self) -> None:
+        """Send whatever waits to be sent, in order."""
+        if self._closed or self._timer is not None or self._connecting is not None:
+            return
+        for session in self.sessions():
+            while (flight := session.to_send()) is not None:
+                if self._peer is None or self._peer.closed_error is not None:
+                    self.prepare()
+                    return
+                self._transmit(self._peer, session, flight)
+
+    def _transmit(self, peer: Peer, session: Session[Carried], flight: Flight[Carried]) -> None:
+        transmission = session.sent(flight)
+        answer = peer.start_call(Method.APPEND, self._request, (flight.batch.data,), timeout=self._answer_seconds)
+        answer.add_done_callback(partial(self._answered, session, transmission))
+
+    async def _connect(self) -> None:
+        try:
+            address = self._routes.address(self.route.members[0])
+            if address is None:
+                raise Unavailable(f"the address of node {self.route.members[0]} is not known")
+            self._peer = await self._pool.get(address)
+            self._failures = 0
+        except VarlogError:
+            self._routes.refresh_soon()  # it may have moved
+            self._trouble()
+            self._wait()
+        finally:
+            self._connecting = None
+        self._pump()
+        if self.ready:
+            self._owner.has_room()
+
+    def _wait(self, seconds: float | None = None) -> None:
+        """Send nothing for a while; without a time, for longer with every failure in a row."""
+        if self._timer is None and not self._closed:
+            if seconds is None:
+                self._failures += 1
+                seconds = pause(self._world, self._failures)
+            self._timer = self._world.clock.call_later(seconds, self._waited)
+
+    def _waited(self) -> None:
+        self._timer = None
+        self._pump()
+        if self.idle:
+            self._owner.has_room()
+
+    def _trouble(self) -> None:
+        """Nobody answers: no new batches for this stream until what is on its way is answered."""
+        self.stalled = not self.idle
+        now = self._world.clock.now()
+        if now >= self._slower_at:
+            self._answer_seconds = min(2 * self._answer_seconds, LONGEST_ANSWER_SECONDS)
+            self._slower_at = now + self._answer_seconds
+
+    # ------------------------------------------------------------ answers
+
+    def _answered(
+        self, session: Session[Carried], sent: Transmission[Carried], answer: "asyncio.Future[Reply]"
+    ) -> None:
+        error = answer.exception()
+        if self._closed:
+            return
+        if error is None:
+            self._acked(session, sent, answer.result().message)
+        elif isinstance(error, VarlogError):
+            self._failed(session, sent, error)
+        else:
+            raise error
+        self._settle(session)
+        if self.idle:
+            self.stalled = False
+        self._pump()
+        if self.ready:
+            self._owner.has_room()
+
+    def _acked(self, session: Session[Carried], sent: Transmission[Carried], reply: pb.AppendReply) -> None:
+        self.stalled = False
+        self._failures = self._gaps = 0
+        self._answer_seconds = FIRST_ANSWER_SECONDS
+        if session.acked(sent):
+            if reply.glsn:
+                sent.flight.batch.acked(Glsn(reply.glsn), self.route)
+            else:
+                sent.flight.batch.doubtful(OutcomeUnknown("it is in the log, at a position no longer remembered"))
+
+    def _failed(self, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
+        if isinstance(error, Gap):
+            self._gaps += session.gap(sent, error.expected)
+            if self._gaps > PATIENT_GAPS:
+                self._wait()
+        elif isinstance(error, Overloaded):
+            session.put_off(sent)
+            self._wait(error.retry_after * self._world.random.uniform(1.0, 1.5))
+        elif isinstance(error, ConnectionLost | Timeout | OutcomeUnknown) or type(error) is VarlogError:
+            session.lost(sent)
+            self._trouble()
+            if not isinstance(error, Timeout):
+                self._wait()
+        elif isinstance(error, Unavailable):
+            session.put_off(sent)
+            self._trouble()
+            self._wait()
+        else:
+            self._refused(session, sent, error)
+
+    def _refused(self, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
+        behind = session.refused(sent, final=isinstance(error, FINAL))
+        if behind is None:
+            self._trouble()
+            self._wait()
+            return
+        self._renew(session, error)
+        self._owner.refused(self, sent.flight.batch, error, behind)
+
+    def _renew(self, session: Session[Carried], error: VarlogError) -> None:
+        """That session is over: go on under another producer id, if the present one is ours to choose."""
+        if session is not self._session:
+            return
+        if self._named:
+            self.broken = self.broken or error
+        else:
+            self._over.append(session)
+            self._session = Session(self._world.random.randbytes(16))
+
+    def _settle(self, session: Session[Carried]) -> None:
+        if session.forgotten:
+            self._renew(session, Unavailable("the stream does not know this producer's last batches: open it again"))
+            ended = session.abandoned()
+            if ended is not None:
+                certain, doubtful = ended
+                for batch in doubtful:
+                    batch.doubtful(OutcomeUnknown("the stream no longer remembers this producer"))
+                self._owner.returned(self, certain)
+        if session in self._over and not session.unresolved:
+            self._over.remove(session)
