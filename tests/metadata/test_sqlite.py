@@ -14,7 +14,16 @@ from typing import Any
 
 import pytest
 
-from varlog.base.errors import Corrupt, NoSpace, Overloaded, TooLarge, Unavailable, Unsupported, VarlogError
+from varlog.base.errors import (
+    Corrupt,
+    InvalidArgument,
+    NoSpace,
+    Overloaded,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
 from varlog.metadata import database as database_module
 from varlog.metadata import sqlite as sqlite_module
 from varlog.metadata import watch as watch_module
@@ -38,7 +47,7 @@ def put(key: str, value: bytes = b"x") -> Transaction:
 def test_two_stores_on_one_folder(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
-        with pytest.raises(Unavailable, match=f"{tmp_path} is in use by another process .pid {os.getpid()}"):
+        with pytest.raises(Unavailable, match=f"{tmp_path} is in use by process {os.getpid()}"):
             await SqliteStore.open(tmp_path)
         await store.close()
         await (await SqliteStore.open(tmp_path)).close()
@@ -96,12 +105,15 @@ def test_a_store_of_a_later_release(tmp_path: Path) -> None:
         Database(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     async def story() -> None:
-        for folder in (tmp_path / "file", tmp_path / "file" / "deeper", Path("/proc/varlog")):
-            with pytest.raises(DiskFailed, match=str(folder)):
+        for folder in (tmp_path / "file", tmp_path / "file" / "deeper", tmp_path / "not" / "there"):
+            with pytest.raises(InvalidArgument, match=str(folder)):
+                await SqliteStore.open(folder)
+        for folder in (Path("/proc/varlog"), Path("/proc")):
+            with pytest.raises(Unavailable, match=str(folder)):
                 await SqliteStore.open(folder)
 
     run(story())

@@ -52,7 +52,7 @@ def register(commands: Commands) -> None:
 
 
 def up(arguments: Arguments) -> None:
-    from varlog.runtime.lock import FolderLock
+    from varlog.runtime.lock import FolderLock, make_data_folder
     from varlog.runtime.loop import run
 
     if arguments.repositories != 1:
@@ -60,7 +60,7 @@ def up(arguments: Arguments) -> None:
     if not 0 <= arguments.port < 1 << 16:
         raise InvalidArgument(f"{arguments.port} is not a port")
     folder = Path(arguments.data).resolve() if arguments.data else Path(tempfile.mkdtemp(prefix="varlog-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_data_folder(folder)
     lock = FolderLock(folder)
     try:
         run(_run(arguments, folder))

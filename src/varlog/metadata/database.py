@@ -14,7 +14,6 @@ spares the shared-memory file; the log's blocks are laid out at the start and th
 halves the time of a commit against a growing file.
 """
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from crc32c import crc32c
 from varlog.base.errors import Corrupt, NoSpace, Unavailable, Unsupported, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
-from varlog.runtime.lock import FolderLock
+from varlog.runtime.lock import FolderLock, make_data_folder
 
 FILE_NAME = "metadata.db"
 APPLICATION_ID = 0x56524C47
@@ -68,19 +67,6 @@ def checksum(key: str, value: bytes, version: int) -> int:
     return int(crc32c(value, crc32c(version.to_bytes(8, "little"), crc32c(key.encode()))))
 
 
-def make_folder(folder: Path) -> None:
-    """Create a data folder so that it is there after a crash, too."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        parent = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(parent)
-        finally:
-            os.close(parent)
-    except OSError as error:
-        raise DiskFailed(f"the folder {folder} cannot be made: {error.strerror}") from error
-
-
 class Database:
     """The file, locked for this process. Every method raises only errors of ours."""
 
@@ -92,7 +78,7 @@ class Database:
         """When the transaction that is under way began."""
         self._unwritten_pages = 0
         """Pages, at most, in the write-ahead log that the file itself lacks."""
-        make_folder(folder)
+        make_data_folder(folder)
         self._lock = FolderLock(folder)
         try:
             self._connection = self._open()

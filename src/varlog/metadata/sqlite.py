@@ -76,8 +76,8 @@ class SqliteStore:
     async def open(cls, folder: str | Path) -> "SqliteStore":
         """Open the store in `folder`, made if missing.
 
-        Raises `Unavailable` when another process has it, `Corrupt` or `Unsupported` when what is there is
-        not a store of ours, `DiskFailed` when the folder cannot be used.
+        Raises `Unavailable` when another process has it or it cannot be written, `InvalidArgument` when it
+        cannot be a folder at all, `Corrupt` or `Unsupported` when what is there is not a store of ours.
         """
         store = cls(asyncio.get_running_loop(), Path(folder))
         await store._opened

@@ -1,32 +1,58 @@
-"""A lock on a data folder, so that two processes never work on one. It ends with the process, however that ends."""
+"""A data folder of this process: made if missing, and locked so that two processes never work on one."""
 
 import fcntl
 import os
 from pathlib import Path
 
-from varlog.base.errors import Unavailable
-from varlog.ports.disk import DiskFailed
+from varlog.base.errors import InvalidArgument, Unavailable
 
 LOCK_FILE = "lock"
 
 
+def make_data_folder(folder: Path) -> None:
+    """The last part of the path may be made; what lies above it must be there, or the path is likely a mistake."""
+    if not folder.exists():
+        if not folder.absolute().parent.is_dir():
+            raise InvalidArgument(
+                f"cannot make the data folder {folder}: there is no folder {folder.absolute().parent}"
+            )
+        try:
+            folder.mkdir(exist_ok=True)  # another process may be faster; the lock decides
+            _sync(folder.absolute().parent)
+        except OSError as error:
+            raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
+    if not folder.is_dir():
+        raise InvalidArgument(f"{folder} is not a folder")
+
+
+def _sync(folder: Path) -> None:
+    """A new name is there after a crash only if the folder it stands in was synced."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class FolderLock:
-    """Held from construction to `release`. Who holds it stands in the file, for people."""
+    """Held from construction to `release`, or to the end of the process. The file says who holds it, for people."""
 
     def __init__(self, folder: Path) -> None:
-        path = folder / LOCK_FILE
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise DiskFailed(f"the folder {folder} cannot be written: {error.strerror}") from error
+            raise Unavailable(f"the data folder {folder} cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as taken:
-            owner = os.read(self._file, 32).decode(errors="replace").strip()
-            os.close(self._file)
-            raise Unavailable(f"the folder {folder} is in use by another process (pid {owner or 'unknown'})") from taken
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
+            self.release()
+            raise Unavailable(f"the data folder {folder} is in use by process {holder}") from None
+        except OSError as error:
+            self.release()
+            raise Unavailable(f"the data folder {folder} cannot be locked: {error.strerror}") from error
 
     def release(self) -> None:
         os.close(self._file)
