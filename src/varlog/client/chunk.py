@@ -1,7 +1,7 @@
 """A producer's batch on its way, with the futures of those who sent what is in it."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
 from varlog.base.ids import Glsn, ProducerToken
@@ -13,14 +13,8 @@ from varlog.wire.batch import encode_batch, stamp_batch
 _new_ack = tuple.__new__
 
 
-class ChunkOwner(Protocol):
-    """The producer."""
-
-    def wall_us(self) -> int: ...
-
-    def settled(self, chunk: "Chunk", error: VarlogError | None, first: Glsn) -> None:
-        """Those who wait for this one have been told."""
-        ...
+Settled = Callable[["Chunk", VarlogError | None, Glsn], None]
+"""Those who wait for a chunk have been told: the error, or its first position."""
 
 
 class Chunk:
@@ -31,7 +25,8 @@ class Chunk:
         "_compress",
         "_data",
         "_futures",
-        "_owner",
+        "_settled",
+        "_wall_us",
         "_whole",
         "cost",
         "count",
@@ -44,7 +39,8 @@ class Chunk:
 
     def __init__(
         self,
-        owner: ChunkOwner,
+        settled: Settled,
+        wall_us: Callable[[], int],
         columns: Columns,
         futures: "list[asyncio.Future[Ack]]",
         deadline: float,
@@ -52,7 +48,8 @@ class Chunk:
         whole: bool,
         compress: bool,
     ) -> None:
-        self._owner = owner
+        self._settled = settled
+        self._wall_us = wall_us
         self._columns: Columns | None = columns
         self._data: bytes | None = None
         self._futures = futures
@@ -81,7 +78,7 @@ class Chunk:
                 headers=columns.headers,
                 producer=self.producer or bytes(16),
                 sequence=self.sequence,
-                time_us=self._owner.wall_us(),
+                time_us=self._wall_us(),
                 compress=self._compress,
             )
             self._columns = None
@@ -138,7 +135,7 @@ class Chunk:
     def _end(self, error: VarlogError | None, first: Glsn) -> None:
         self.ended = True
         self._futures = []
-        self._owner.settled(self, error, first)
+        self._settled(self, error, first)
 
 
 def _fail(future: "asyncio.Future[Ack]", error: VarlogError) -> None:

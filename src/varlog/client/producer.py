@@ -136,7 +136,9 @@ class Producer:
             return await self._send_again(columns, sequence)
         future = self._new_future()
         deadline = self._clock.now() + self._timeout
-        chunk = Chunk(self, columns, [future], deadline, whole=True, compress=self._compress)
+        chunk = Chunk(
+            self._settled, self._clock.wall_us, columns, [future], deadline, whole=True, compress=self._compress
+        )
         if columns.cost > shared.BATCH_BYTES:
             chunk.encode()
         self._outlet.put(self._count(chunk))
@@ -263,7 +265,15 @@ class Producer:
         if not self._payloads:
             return None
         columns = Columns(self._payloads, self._keys, self._headers, self._size)
-        chunk = Chunk(self, columns, self._futures, self._batch_deadline, whole=False, compress=self._compress)
+        chunk = Chunk(
+            self._settled,
+            self._clock.wall_us,
+            columns,
+            self._futures,
+            self._batch_deadline,
+            whole=False,
+            compress=self._compress,
+        )
         self._payloads, self._futures = [], []
         self._keys = self._headers = None
         self._size = 0
@@ -294,7 +304,7 @@ class Producer:
 
     async def _send_again(self, columns: Columns, sequence: int) -> "asyncio.Future[Ack]":
         """Ask for the Ack of a batch that the log has."""
-        chunk = Chunk(self, columns, [], inf, whole=True, compress=self._compress)
+        chunk = Chunk(self._settled, self._clock.wall_us, columns, [], inf, whole=True, compress=self._compress)
         route, producer = self._outlet.identity
         chunk.stamp(producer, sequence)
         token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, chunk.data)
@@ -340,10 +350,7 @@ class Producer:
 
     # ------------------------------------------------------------ from chunks and time
 
-    def wall_us(self) -> int:
-        return self._clock.wall_us()
-
-    def settled(self, chunk: Chunk, error: VarlogError | None, first: Glsn) -> None:
+    def _settled(self, chunk: Chunk, error: VarlogError | None, first: Glsn) -> None:
         self._used -= chunk.cost
         self._open_chunks -= 1
         if error is not None:

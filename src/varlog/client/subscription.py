@@ -233,19 +233,29 @@ class Subscription(AsyncIterator[Entry]):
         self._wait = wait
         self._timeout = timeout
         self._patience = patience
-        self._holder: list[_Feed] = []
+        self._feeds: list[_Feed] = []
         self._entries: AsyncGenerator[Entry, None] | None = None
 
     def __aiter__(self) -> AsyncIterator[Entry]:
-        return _entries(self.batches())
+        return _entries(self.runs())
 
     async def __anext__(self) -> Entry:
         if self._entries is None:
-            self._entries = _entries(self.batches())
+            self._entries = _entries(self.runs())
         return await anext(self._entries)
 
     async def batches(self) -> AsyncGenerator[ReadBatch, None]:
         """The same, batch by batch: no Python object is made for an entry."""
+        runs = self.runs()
+        try:
+            async for run in runs:
+                for batch in run:
+                    yield batch
+        finally:
+            await runs.aclose()
+
+    async def runs(self) -> AsyncGenerator[list[ReadBatch], None]:
+        """The same, with all batches that are there at once in a list."""
         feed = await self._begin()
         delivered = False
         try:
@@ -261,12 +271,11 @@ class Subscription(AsyncIterator[Entry]):
                 if not pieces:
                     return
                 delivered = True
-                for placed in pieces:
-                    yield _read_batch(placed)
+                yield [_read_batch(piece) for piece in pieces]
         finally:
             feed.close()
-            if feed in self._holder:
-                self._holder.remove(feed)
+            if feed in self._feeds:
+                self._feeds.remove(feed)
 
     async def _begin(self, start: int | None = None) -> _Feed:
         wanted = self._start if start is None else start
@@ -274,14 +283,14 @@ class Subscription(AsyncIterator[Entry]):
             self._context, start=wanted, stop=self._stop, stream=self._stream, wait=self._wait, timeout=self._timeout
         )
         feed = _Feed(self._context, bounds, self._patience)
-        self._holder.append(feed)
+        self._feeds.append(feed)
         return feed
 
     async def aclose(self) -> None:
         """Stop; nothing is read any more."""
-        for feed in self._holder:
+        for feed in self._feeds:
             feed.close()
-        self._holder.clear()
+        self._feeds.clear()
 
     async def __aenter__(self) -> "Subscription":
         return self
@@ -299,10 +308,11 @@ def _read_batch(piece: Piece[Placed]) -> ReadBatch:
     )
 
 
-async def _entries(batches: AsyncGenerator[ReadBatch, None]) -> AsyncGenerator[Entry, None]:
+async def _entries(runs: AsyncGenerator[list[ReadBatch], None]) -> AsyncGenerator[Entry, None]:
     try:
-        async for batch in batches:
-            for entry in batch.entries():
-                yield entry
+        async for run in runs:
+            for batch in run:
+                for entry in batch.entries():
+                    yield entry
     finally:
-        await batches.aclose()
+        await runs.aclose()

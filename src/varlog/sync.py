@@ -1,0 +1,385 @@
+"""The same surface without await: one event loop on a thread of its own, and thin wrappers around it.
+
+    with varlog.sync.connect("varlog://127.0.0.1:7700") as cluster:
+        cluster.log("orders").append(b"x")
+
+There is no logic here: every call is handed to the loop's thread and waited for. Objects may be used
+from several threads. A subscription brings whole batches over from the loop's thread, not entries.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from varlog import client
+from varlog.base.errors import Unavailable
+from varlog.base.ids import Glsn
+from varlog.client.limits import (
+    LINGER_SECONDS,
+    PATIENCE_SECONDS,
+    PRODUCER_BATCH_BYTES,
+    PRODUCER_BYTES,
+    TIMEOUT_SECONDS,
+)
+from varlog.ports import World
+from varlog.runtime.loop import loop_factory
+from varlog.wire.batch import Headers
+from varlog.wire.frame import Buffer
+
+__all__ = ["Cluster", "Log", "Producer", "Subscription", "connect"]
+
+Result = TypeVar("Result")
+
+
+class _Thread:
+    """An event loop that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self._loop = loop_factory()()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="varlog", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run to its end on the loop's thread and wait for it; when the wait is interrupted, so is the work."""
+        if not self.alive:
+            work.close()
+            raise Unavailable("the connection to the cluster was closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Have something called on the loop's thread, soon."""
+        if self.alive:
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, world: World | None = None) -> "Cluster":
+    """See `varlog.connect`; to be used as `with`."""
+    return Cluster(client.connect(url, timeout=timeout, world=world))
+
+
+class Cluster:
+    """See `varlog.Cluster`."""
+
+    def __init__(self, cluster: client.Cluster) -> None:
+        self._cluster = cluster
+        self._thread: _Thread | None = None
+
+    def __enter__(self) -> "Cluster":
+        thread = _Thread()
+        try:
+            thread.run(self._cluster.__aenter__())
+        except BaseException:
+            thread.stop()
+            raise
+        self._thread = thread
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.run(self._cluster.close())
+            finally:
+                thread.stop()
+
+    def __repr__(self) -> str:
+        return repr(self._cluster)
+
+    def create_log(
+        self,
+        name: str,
+        *,
+        ordering: str = "cut",
+        replicas: int = 3,
+        streams: int = 1,
+        timeout: float | None = None,
+    ) -> "Log":
+        work = self._cluster.create_log(name, ordering=ordering, replicas=replicas, streams=streams, timeout=timeout)
+        return Log(self._run(work), self._running)
+
+    def log(self, name: str) -> "Log":
+        return Log(self._cluster.log(name), self._running)
+
+    def logs(self, *, timeout: float | None = None) -> list[client.LogDescription]:
+        return self._run(self._cluster.logs(timeout=timeout))
+
+    def remove_log(self, name: str, *, timeout: float | None = None) -> None:
+        self._run(self._cluster.remove_log(name, timeout=timeout))
+
+    def nodes(self, *, timeout: float | None = None) -> list[client.NodeDescription]:
+        return self._run(self._cluster.nodes(timeout=timeout))
+
+    def status(self, *, timeout: float | None = None) -> client.ClusterStatus:
+        return self._run(self._cluster.status(timeout=timeout))
+
+    @property
+    def _running(self) -> _Thread:
+        if self._thread is None:
+            raise Unavailable("not connected: use the cluster inside `with varlog.sync.connect(...)`")
+        return self._thread
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if self._thread is None:
+            work.close()
+        return self._running.run(work)
+
+
+class Log:
+    """See `varlog.Log`."""
+
+    def __init__(self, log: client.Log, thread: _Thread) -> None:
+        self._log = log
+        self._thread = thread
+
+    def __repr__(self) -> str:
+        return repr(self._log)
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        return self._log.capabilities
+
+    def append(
+        self,
+        payload: Buffer,
+        *,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        expect: int | None = None,
+        stream: int | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> client.Ack:
+        return self._thread.run(
+            self._log.append(
+                payload, key=key, headers=headers, expect=expect, stream=stream, compress=compress, timeout=timeout
+            )
+        )
+
+    def append_batch(
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        key: Buffer | None = None,
+        keys: Sequence[Buffer | None] | None = None,
+        headers: Headers | Sequence[Headers] | None = None,
+        expect: int | None = None,
+        stream: int | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> client.Ack:
+        return self._thread.run(
+            self._log.append_batch(
+                payloads,
+                key=key,
+                keys=keys,
+                headers=headers,
+                expect=expect,
+                stream=stream,
+                compress=compress,
+                timeout=timeout,
+            )
+        )
+
+    def retry(self, token: object, *, timeout: float | None = None) -> client.Ack:
+        return self._thread.run(self._log.retry(token, timeout=timeout))
+
+    def producer(
+        self,
+        *,
+        linger: float = LINGER_SECONDS,
+        id: str | None = None,
+        stream: int | None = None,
+        max_batch_bytes: int = PRODUCER_BATCH_BYTES,
+        max_in_flight_bytes: int = PRODUCER_BYTES,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> "Producer":
+        producer = self._log.producer(
+            linger=linger,
+            id=id,
+            stream=stream,
+            max_batch_bytes=max_batch_bytes,
+            max_in_flight_bytes=max_in_flight_bytes,
+            compress=compress,
+            timeout=timeout,
+        )
+        return Producer(producer, self._thread)
+
+    def read(self, glsn: int, *, timeout: float | None = None) -> client.Entry:
+        return self._thread.run(self._log.read(glsn, timeout=timeout))
+
+    def subscribe(
+        self,
+        start: int | None = 1,
+        stop: int | None = None,
+        *,
+        stream: int | None = None,
+        wait: bool = True,
+        timeout: float | None = None,
+        patience: float = PATIENCE_SECONDS,
+    ) -> "Subscription":
+        subscription = self._log.subscribe(start, stop, stream=stream, wait=wait, timeout=timeout, patience=patience)
+        return Subscription(subscription, self._thread)
+
+    def tail(self, *, timeout: float | None = None) -> Glsn:
+        return self._thread.run(self._log.tail(timeout=timeout))
+
+    def find(self, time: datetime | float, *, timeout: float | None = None) -> Glsn:
+        return self._thread.run(self._log.find(time, timeout=timeout))
+
+    def trim(self, upto: int, *, timeout: float | None = None) -> None:
+        self._thread.run(self._log.trim(upto, timeout=timeout))
+
+    def seal(self, *, timeout: float | None = None) -> Glsn:
+        return self._thread.run(self._log.seal(timeout=timeout))
+
+    def info(self, *, timeout: float | None = None) -> client.LogDescription:
+        return self._thread.run(self._log.info(timeout=timeout))
+
+
+class Producer:
+    """See `varlog.Producer`; the futures are those of `concurrent.futures`."""
+
+    def __init__(self, producer: client.Producer, thread: _Thread) -> None:
+        self._producer = producer
+        self._thread = thread
+
+    def send(
+        self, payload: Buffer, *, key: Buffer | None = None, headers: Headers | None = None
+    ) -> "Future[client.Ack]":
+        return self._hand_over(self._producer.send(payload, key=key, headers=headers))
+
+    def send_batch(
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        key: Buffer | None = None,
+        keys: Sequence[Buffer | None] | None = None,
+        headers: Headers | Sequence[Headers] | None = None,
+        sequence: int | None = None,
+    ) -> "Future[client.Ack]":
+        return self._hand_over(
+            self._producer.send_batch(payloads, key=key, keys=keys, headers=headers, sequence=sequence)
+        )
+
+    def _hand_over(self, sending: "Coroutine[Any, Any, asyncio.Future[client.Ack]]") -> "Future[client.Ack]":
+        outcome: Future[client.Ack] = Future()
+
+        async def send() -> None:
+            (await sending).add_done_callback(lambda sent: _copy(sent, outcome))
+
+        self._thread.run(send())
+        return outcome
+
+    def flush(self) -> None:
+        self._thread.run(self._producer.flush())
+
+    @property
+    def next_sequence(self) -> int:
+        return self._producer.next_sequence
+
+    def open(self) -> "Producer":
+        self._thread.run(self._producer.open())
+        return self
+
+    def close(self) -> None:
+        self._thread.run(self._producer.close())
+
+    def abort(self) -> None:
+        self._thread.call(self._producer.abort)
+
+    def __enter__(self) -> "Producer":
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(self._producer.__aexit__(kind, error, trace))
+
+
+def _copy(sent: "asyncio.Future[client.Ack]", outcome: "Future[client.Ack]") -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    if sent.cancelled():
+        outcome.set_exception(Unavailable("the send was cancelled"))
+    elif (error := sent.exception()) is not None:
+        outcome.set_exception(error)
+    else:
+        outcome.set_result(sent.result())
+
+
+class Subscription(Iterator[client.Entry]):
+    """See `varlog.Subscription`: an iterator of entries; `batches()` gives them by the batch."""
+
+    def __init__(self, subscription: client.Subscription, thread: _Thread) -> None:
+        self._subscription = subscription
+        self._thread = thread
+        self._entries: Iterator[client.Entry] | None = None
+
+    def __iter__(self) -> Iterator[client.Entry]:
+        for batch in self.batches():
+            yield from batch.entries()
+
+    def __next__(self) -> client.Entry:
+        if self._entries is None:
+            self._entries = iter(self)
+        return next(self._entries)
+
+    def batches(self) -> Iterator[client.ReadBatch]:
+        """The same, batch by batch."""
+        runs = self._subscription.runs()
+        try:
+            while (ready := self._thread.run(_next(runs))) is not None:
+                yield from ready
+        finally:
+            if self._thread.alive:
+                self._thread.run(_close(runs))
+
+    def close(self) -> None:
+        """Stop; nothing is read any more."""
+        if self._thread.alive:
+            self._thread.run(self._subscription.aclose())
+
+    def __enter__(self) -> "Subscription":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next(runs: AsyncGenerator[list[client.ReadBatch], None]) -> list[client.ReadBatch] | None:
+    return await anext(runs, None)
+
+
+async def _close(runs: AsyncGenerator[list[client.ReadBatch], None]) -> None:
+    await runs.aclose()
