@@ -8,7 +8,6 @@ end the connection: the other end is told why in an ERROR frame with request id 
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -260,7 +259,7 @@ class TcpNetwork:
             return await within(RealClock(), timeout, self._connect(host, port, handler))
         except Timeout as late:
             raise Unavailable(f"{address} did not answer in {timeout:g} s") from late
-        except (OSError, ssl.SSLError) as refused:
+        except (OSError, UnicodeError) as refused:
             raise Unavailable(f"cannot connect to {address}: {reason(refused)}") from refused
 
     async def _connect(self, host: str, port: int, handler: MakeHandler) -> TcpChannel:
@@ -282,7 +281,7 @@ class TcpNetwork:
         listener = TcpListener(self, handler)
         try:
             await listener.open(host, port)
-        except OSError as refused:
+        except (OSError, UnicodeError) as refused:
             raise Unavailable(f"cannot listen at {address}: {reason(refused)}") from refused
         return listener
 
@@ -322,8 +321,8 @@ def format_address(name: object) -> str:
     return str(name or "unknown")
 
 
-def reason(error: OSError) -> str:
-    """What went wrong, without the numbers that only machines want."""
-    if isinstance(error, socket.gaierror | ssl.SSLError) or error.errno is None:
-        return str(error)
-    return error.strerror or str(error)
+def reason(error: OSError | UnicodeError) -> str:
+    """What went wrong, without the numbers that only machines want. A name that is none is a UnicodeError."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.strerror:
+        return error.strerror
+    return str(error)

@@ -1,0 +1,473 @@
+"""The real network: preface, refusals, one write a turn, limits, addresses, TLS.
+
+The certificates in `tls/` are for these tests alone: a throw-away authority signed a server's and a
+client's for 'localhost' and 127.0.0.1, valid for a century; the authority's key was not kept.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from varlog.base.errors import ConnectionLost, InvalidArgument, TooLarge, Unavailable, Unsupported, VarlogError
+from varlog.ports import Channel, World
+from varlog.runtime.loop import loop_factory
+from varlog.transport import limits, tcp
+from varlog.transport.errors import decode_error
+from varlog.transport.peer import Peer, Request, Server, connect, serve
+from varlog.transport.tcp import TcpChannel, TcpNetwork, format_address, gather, parse_address
+from varlog.transport.world import real_world
+from varlog.wire.frame import FRAME, PREFACE, Buffer, Frame, Kind, encode_frame
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+TLS = Path(__file__).parent / "tls"
+LOOPS = [pytest.param(asyncio.new_event_loop, id="asyncio")]
+if loop_factory() is not asyncio.new_event_loop:
+    LOOPS.append(pytest.param(loop_factory(), id="uvloop"))
+on_each_loop = pytest.mark.parametrize("make_loop", LOOPS)
+MakeLoop = Callable[[], asyncio.AbstractEventLoop]
+
+
+def run(make_loop: MakeLoop, body: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(asyncio.wait_for(body, 20))
+
+
+def answer(request: Request) -> None:
+    request.reply(pb.TailReply(tail=5), [request.body])
+
+
+@asynccontextmanager
+async def served(world: World | None = None) -> AsyncIterator[Server]:
+    server = await serve(world or real_world(), "127.0.0.1:0", {Method.TAIL: answer})
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def open_raw(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = parse_address(server.address)
+    return await asyncio.open_connection(host, port)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+@on_each_loop
+def test_calls_of_every_size(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            peer = await connect(real_world(), server.address, timeout=5)
+            for size in (0, 1, 100, 15_000, 16_384, 65_536, 300_000, 3 << 20, 16 << 20):
+                body = bytes([size & 255]) * size
+                reply = await peer.call(Method.TAIL, pb.TailRequest(), [body], timeout=10)
+                assert reply.message.tail == 5
+                assert reply.body == body
+            peer.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_a_server_says_the_preface_at_once(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            reader, writer = await open_raw(server)
+            assert await reader.readexactly(len(PREFACE)) == PREFACE
+            assert server.peers == [], "nobody is a peer before he has said the preface"
+            writer.write(PREFACE)
+            await until(lambda: len(server.peers) == 1)
+            writer.close()
+            await until(lambda: server.peers == [])
+
+    run(make_loop, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"\x02", b"\x16\x03\x01"])
+def test_who_speaks_something_else_is_hung_up_on(make_loop: MakeLoop, first: bytes) -> None:
+    async def main() -> None:
+        async with served() as server:
+            reader, writer = await open_raw(server)
+            writer.write(first)
+            assert await reader.read() == PREFACE
+            assert server.peers == []
+            writer.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_who_says_nothing_is_hung_up_on(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PREFACE_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with served() as server:
+            reader, writer = await open_raw(server)
+            with _any_end():
+                assert await reader.read() == PREFACE
+            writer.close()
+
+    run(make_loop, main())
+
+
+class _any_end:  # noqa: N801 - reads as a statement
+    """An aborted connection may end in a reset or in silence."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, ConnectionError)
+
+
+@on_each_loop
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        pytest.param(FRAME.pack(0xFFFFFFFF, 1, 1, 0, 1, 1, 0), TooLarge, id="huge"),
+        pytest.param(FRAME.pack(16, 77, 1, 0, 1, 1, 0), Unsupported, id="kind"),
+    ],
+)
+def test_who_breaks_the_protocol_is_told_and_hung_up_on(
+    make_loop: MakeLoop, bad: bytes, error: type[VarlogError]
+) -> None:
+    async def main() -> None:
+        async with served() as server:
+            other = await connect(real_world(), server.address, timeout=5)
+            reader, writer = await open_raw(server)
+            good = b"".join(encode_frame(Kind.REQUEST, Method.TAIL, 1, timeout_ms=1000))
+            writer.write(PREFACE + good + bad + good)
+            came = await reader.read()
+            frames = split(came[len(PREFACE) :])
+            assert [frame.kind for frame in frames] == [Kind.REPLY, Kind.ERROR]
+            assert (frames[1].request_id, frames[1].method) == (0, 0)
+            assert type(decode_error(frames[1].header)) is error
+            writer.close()
+            await until(lambda: len(server.peers) == 1)
+            assert (await other.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            other.close()
+
+    run(make_loop, main())
+
+
+def split(data: bytes) -> list[Frame]:
+    frames = []
+    while data:
+        length, kind, method, flags, number, timeout_ms, header_bytes = FRAME.unpack_from(data)
+        header, body = data[20 : 20 + header_bytes], data[20 + header_bytes : 4 + length]
+        frames.append(Frame(kind, method, flags, number, timeout_ms, header, body))
+        data = data[4 + length :]
+    return frames
+
+
+@on_each_loop
+def test_a_caller_learns_why_it_was_hung_up_on(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            peer = await connect(real_world(), server.address, timeout=5)
+            peer._send([FRAME.pack(0xFFFFFFFF, 1, 1, 0, 1, 1, 0)])
+            await until(lambda: peer.closed_error is not None)
+            assert isinstance(peer.closed_error, TooLarge)
+
+    run(make_loop, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize(
+    ("greeting", "what"),
+    [(b"SSH-2.0-OpenSSH_9.9\r\n", "does not speak"), (PREFACE[:-1] + b"\x07", "version 7"), (b"", "closed")],
+)
+def test_connecting_to_something_else_is_unavailable(make_loop: MakeLoop, greeting: bytes, what: str) -> None:
+    async def main() -> None:
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(greeting)
+            writer.close()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        address = format_address(server.sockets[0].getsockname())
+        with pytest.raises(Unavailable, match=what):
+            await connect(real_world(), address, timeout=5)
+        server.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_an_address_that_accepts_and_stays_silent_is_unavailable_in_time(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        silent = socket.create_server(("127.0.0.1", 0))
+        address = format_address(silent.getsockname())
+        with pytest.raises(Unavailable, match="did not answer"):
+            await connect(real_world(), address, timeout=0.1)
+        silent.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_a_host_that_cannot_be_is_unavailable(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        impossible = "x" * 64 + ".invalid:1"
+        with pytest.raises(Unavailable, match="cannot connect"):
+            await connect(real_world(), impossible, timeout=5)
+        with pytest.raises(Unavailable, match="cannot listen"):
+            await serve(real_world(), impossible, {})
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_a_port_in_use_is_named(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            with pytest.raises(Unavailable, match=f"cannot listen at {server.address}: .*in use"):
+                await serve(real_world(), server.address, {})
+
+    run(make_loop, main())
+
+
+class CountingTransport(asyncio.Transport):
+    """Takes what is written and remembers how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[list[Buffer]] = []
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.writes.append([data])
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.writes.append(list(list_of_data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return sum(len(buffer) for write in self.writes for buffer in write)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def close(self) -> None:
+        pass
+
+
+class Deaf:
+    def __init__(self, channel: Channel) -> None:
+        pass
+
+    def frame_received(self, frame: Frame) -> None:
+        pass
+
+    def closed(self, error: VarlogError) -> None:
+        pass
+
+
+def open_counting() -> tuple[TcpChannel, CountingTransport]:
+    channel = TcpChannel(Deaf, TcpNetwork().shared, lambda _: None)
+    transport = CountingTransport()
+    channel.connection_made(transport)
+    transport.writes.clear()
+    return channel, transport
+
+
+def test_all_frames_of_one_turn_leave_in_one_write() -> None:
+    async def main() -> None:
+        channel, transport = open_counting()
+        big = bytes(limits.JOIN_BYTES)
+        for body in (b"a", b"b", big, b"c", b"d"):
+            channel.send([b"head", body])
+        assert transport.writes == []
+        await asyncio.sleep(0)
+        assert transport.writes == [[b"headaheadbhead", big, b"headcheadd"]]
+        assert transport.writes[0][1] is big, "what is large is not copied"
+        for _ in range(2):
+            channel.send([b"x"])
+            channel.send([b"y", b"z"])
+            await asyncio.sleep(0)
+        assert transport.writes[1:] == [[b"xyz"], [b"xyz"]]
+        channel.connection_lost(None)
+
+    asyncio.run(main())
+
+
+def test_an_owner_that_ignores_back_pressure_loses_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WRITE_LIMIT_BYTES", 1000)
+
+    async def main() -> None:
+        channel, transport = open_counting()
+        channel.send([bytes(900)])
+        await asyncio.sleep(0)
+        assert not transport.aborted
+        channel.send([bytes(200)])
+        await asyncio.sleep(0)
+        assert transport.aborted
+        channel.connection_lost(None)
+        assert isinstance(channel.error, ConnectionLost)
+
+    asyncio.run(main())
+
+
+def test_a_turn_that_queues_too_much_is_not_writable() -> None:
+    async def main() -> None:
+        channel, _ = open_counting()
+        assert channel.writable
+        channel.send([bytes(limits.WRITE_HIGH_BYTES)])
+        assert not channel.writable
+        await channel.drained()
+        assert channel.writable
+        channel.connection_lost(None)
+
+    asyncio.run(main())
+
+
+def test_gathering_keeps_the_bytes() -> None:
+    small, large = b"s" * 10, b"L" * limits.JOIN_BYTES
+    assert gather([]) == []
+    assert gather([large, large]) == [large, large]
+    assert gather([small, memoryview(small), large, bytearray(small)]) == [small * 2, large, small]
+
+
+@on_each_loop
+def test_a_connection_too_many_is_closed(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACCEPTED_CONNECTIONS", 2)
+
+    async def main() -> None:
+        async with served() as server:
+            peers = [await connect(real_world(), server.address, timeout=5) for _ in range(2)]
+            with pytest.raises(Unavailable):
+                await connect(real_world(), server.address, timeout=5)
+            peers[0].close()
+            await until(lambda: len(server.peers) == 1)
+            peers.append(await connect(real_world(), server.address, timeout=5))
+            assert (await peers[2].call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            for peer in peers:
+                peer.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_closing_does_not_wait_for_ever_for_who_does_not_read(
+    make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 0.1)
+
+    async def main() -> None:
+        accepted: list[Peer] = []
+        server = await serve(real_world(), "127.0.0.1:0", {}, accepted.append)
+        deaf = socket.create_connection(parse_address(server.address))
+        deaf.sendall(PREFACE)
+        await until(lambda: len(accepted) == 1)
+        channel = accepted[0]._channel
+        assert isinstance(channel, TcpChannel)
+        for _ in range(20):
+            accepted[0].notify(Method.ADVANCE, pb.CommitRequest(), [bytes(1 << 20)])
+        await asyncio.sleep(0.05)
+        accepted[0].close()
+        await until(lambda: channel.error is not None)
+        deaf.close()
+        await server.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_small_packets_are_not_delayed(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        accepted: list[Peer] = []
+        server = await serve(real_world(), "127.0.0.1:0", {}, accepted.append)
+        peer = await connect(real_world(), server.address, timeout=5)
+        await until(lambda: len(accepted) == 1)
+        for each in (peer, accepted[0]):
+            assert isinstance(each._channel, TcpChannel)
+            inner = each._channel._transport.get_extra_info("socket")
+            assert inner.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        peer.close()
+        await server.close()
+
+    run(make_loop, main())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:", ":1", "host:port", "host:65536", "host:-1", "host:1_0", "host:²"]
+)
+def test_what_is_no_address_is_said_so(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        parse_address(text)
+
+
+def test_addresses() -> None:
+    assert parse_address("localhost:0") == ("localhost", 0)
+    assert parse_address("[::1]:7700") == ("::1", 7700)
+    assert format_address(("::1", 7700, 0, 0)) == "[::1]:7700"
+    assert format_address(("127.0.0.1", 1)) == "127.0.0.1:1"
+    assert format_address(None) == "unknown"
+    assert tcp.reason(OSError("odd")) == "odd"
+
+
+# ---------------------------------------------------------------- TLS
+
+
+def server_context(*, mutual: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=TLS / "authority.pem")
+    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    return context
+
+
+def client_context(*, certificate: bool = False, trusting: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=TLS / "authority.pem" if trusting else None)
+    if certificate:
+        context.load_cert_chain(TLS / "client.pem", TLS / "client.key")
+    return context
+
+
+@on_each_loop
+@pytest.mark.parametrize("mutual", [False, True])
+def test_calls_over_tls(make_loop: MakeLoop, mutual: bool) -> None:
+    async def main() -> None:
+        async with served(real_world(server_tls=server_context(mutual=mutual))) as server:
+            world = real_world(client_tls=client_context(certificate=mutual))
+            peer = await connect(world, server.address, timeout=5)
+            for size in (0, 100, 70_000, 3 << 20):
+                body = b"t" * size
+                calls = [peer.start_call(Method.TAIL, pb.TailRequest(), [body], timeout=10) for _ in range(5)]
+                for call in calls:
+                    assert (await call).body == body
+            peer.close()
+            await until(lambda: server.peers == [])
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_who_is_not_trusted_gets_no_connection(make_loop: MakeLoop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "asyncio")
+
+    async def main() -> None:
+        async with served(real_world(server_tls=server_context(mutual=True))) as server:
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await connect(real_world(client_tls=client_context(trusting=False)), server.address, timeout=5)
+            with pytest.raises(Unavailable):
+                await connect(real_world(client_tls=client_context()), server.address, timeout=5)
+            with pytest.raises(Unavailable):
+                await connect(real_world(), server.address, timeout=1)
+            assert server.peers == []
+        async with served() as plain:
+            with pytest.raises(Unavailable):
+                await connect(real_world(client_tls=client_context()), plain.address, timeout=5)
+
+    run(make_loop, main())
