@@ -1,0 +1,181 @@
+"""Scopes: order of cancellation, waiting, and errors nobody awaits."""
+
+import asyncio
+
+import pytest
+
+from varlog.runtime.scope import Scope
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_tasks_are_cancelled_oldest_first_and_waited_for() -> None:
+    async def main() -> None:
+        scope = Scope()
+        ended: list[int] = []
+
+        async def work(number: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await turns(3)
+                ended.append(number)
+
+        for number in range(50):
+            scope.spawn(work(number), f"work {number}")
+        await turns()
+        assert len(scope) == 50
+        await scope.close()
+        assert ended == list(range(50))
+        assert len(scope) == 0
+
+    asyncio.run(main())
+
+
+def test_the_result_of_a_task_can_be_awaited() -> None:
+    async def main() -> None:
+        async def work() -> int:
+            await turns()
+            return 7
+
+        assert await Scope().spawn(work(), "work") == 7
+
+    asyncio.run(main())
+
+
+def test_an_error_nobody_awaits_is_a_defect() -> None:
+    async def main() -> None:
+        defects: list[BaseException] = []
+        scope = Scope(defects.append)
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        scope.spawn(fail(), "fail")
+        await turns()
+        assert [type(defect) for defect in defects] == [ZeroDivisionError]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_an_error_that_is_awaited_is_not_a_defect(gathered: bool) -> None:
+    async def main() -> None:
+        defects: list[BaseException] = []
+        scope = Scope(defects.append)
+
+        async def fail() -> None:
+            await turns()
+            raise ZeroDivisionError
+
+        task = scope.spawn(fail(), "fail")
+        with pytest.raises(ZeroDivisionError):
+            await (asyncio.gather(task) if gathered else task)
+        await turns()
+        assert defects == []
+
+    asyncio.run(main())
+
+
+def test_by_default_defects_go_to_the_loop() -> None:
+    async def main() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        Scope().spawn(fail(), "fail")
+        await turns()
+        assert [type(each) for each in told] == [ZeroDivisionError]
+
+    asyncio.run(main())
+
+
+def test_an_error_while_closing_is_not_lost() -> None:
+    async def main() -> None:
+        defects: list[BaseException] = []
+        scope = Scope(defects.append)
+
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ZeroDivisionError
+
+        scope.spawn(work(), "work")
+        await turns()
+        await scope.close()
+        await turns()
+        assert [type(defect) for defect in defects] == [ZeroDivisionError]
+
+    asyncio.run(main())
+
+
+def test_a_closed_scope_starts_nothing() -> None:
+    async def main() -> None:
+        scope = Scope()
+        await scope.close()
+        began: list[int] = []
+
+        async def work() -> None:
+            began.append(1)
+
+        task = scope.spawn(work(), "work")
+        await turns()
+        assert task.cancelled()
+        assert began == []
+        assert scope.closed
+
+    asyncio.run(main())
+
+
+def test_a_task_may_close_its_own_scope() -> None:
+    async def main() -> None:
+        scope = Scope()
+        seen: list[str] = []
+
+        async def other() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append("other ended")
+
+        async def closer() -> None:
+            await turns()
+            await scope.close()
+            seen.append("closed")
+
+        scope.spawn(other(), "other")
+        await scope.spawn(closer(), "closer")
+        assert seen == ["other ended", "closed"]
+
+    asyncio.run(main())
+
+
+def test_closing_twice_at_once_is_fine_and_one_that_gives_up_does_not_stop_the_other() -> None:
+    async def main() -> None:
+        scope = Scope()
+        hold = asyncio.Event()
+
+        async def stubborn() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await hold.wait()
+
+        scope.spawn(stubborn(), "stubborn")
+        await turns()
+        first, second = asyncio.ensure_future(scope.close()), asyncio.ensure_future(scope.close())
+        await turns()
+        first.cancel()
+        await turns()
+        assert first.cancelled()
+        assert not second.done()
+        hold.set()
+        await second
+
+    asyncio.run(main())
