@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from varlog.base.errors import TooLarge
 from varlog.base.limits import ENTRY_BYTES
-from varlog.cli.frame import Arguments, Commands, add_command, cluster_url
+from varlog.cli.frame import Arguments, Commands, add_command, with_cluster
 from varlog.cli.output import Printer
 from varlog.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from varlog.client import Log
+    from varlog.client import Ack, Cluster, Log
 
 CHUNK_BYTES = 1 << 20
 """Read at once; with the producer's own bound, all the memory that a large input takes."""
 
 
-def register(commands: Commands) -> None:
-    parser = add_command(commands, "append", append, "append standard input, or a file, to a log")
+def register(commands: Commands, summary: str) -> None:
+    parser = add_command(commands, "append", append, summary)
     parser.add_argument("log")
     parser.add_argument("--file", metavar="F", help="read this file, not standard input")
     parser.add_argument("--lines", action="store_true", help="every line is an entry (default: all of it is one)")
@@ -29,33 +29,32 @@ def register(commands: Commands) -> None:
 
 
 def append(arguments: Arguments) -> None:
-    from varlog.runtime.loop import run
-
     source = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
+    key = arguments.key.encode() if arguments.key else None
     if not arguments.file and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends it", file=sys.stderr)
-    try:
-        facts = run(_append(arguments, source))
-    finally:
-        if arguments.file:
-            os.close(source)
-    what = "1 entry" if facts["entries"] == 1 else f"{facts['entries']:,} entries"
-    where = (
-        f" at {facts['first']:,}" + (f"..{facts['last']:,}" if facts["entries"] > 1 else "") if facts["entries"] else ""
-    )
-    Printer(arguments.output).done(facts, f"appended {what} to {arguments.log}{where}")
 
-
-async def _append(arguments: Arguments, source: int) -> dict[str, Any]:
-    from varlog.client import connect
-
-    key = arguments.key.encode() if arguments.key else None
-    async with connect(cluster_url(arguments)) as cluster:
+    async def work(cluster: "Cluster") -> dict[str, Any]:
         log = cluster.log(arguments.log)
         if arguments.lines:
             return await _append_lines(log, source, key)
         ack = await log.append(await _everything(source), key=key)
         return {"entries": 1, "first": ack.first, "last": ack.last}
+
+    try:
+        facts = with_cluster(arguments, work)
+    finally:
+        if arguments.file:
+            os.close(source)
+    Printer(arguments.output).done(facts, _summary(arguments.log, **facts))
+
+
+def _summary(log: str, entries: int, first: int | None, last: int | None) -> str:
+    if first is None or last is None:
+        return f"nothing to append to {log}"
+    if entries == 1:
+        return f"appended 1 entry to {log} at {first:,}"
+    return f"appended {entries:,} entries to {log} at {first:,}..{last:,}"
 
 
 async def _everything(source: int) -> bytes:
@@ -69,42 +68,24 @@ async def _everything(source: int) -> bytes:
     return bytes(data)
 
 
-class Acks:
-    """Where the entries went, and the first thing that went wrong."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-        self.first: int | None = None
-        self.last: int | None = None
-        self.error: BaseException | None = None
-
-    def note(self, future: "asyncio.Future[Any]") -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None or future.cancelled():
-            self.error = self.error or error
-            return
-        ack = future.result()
-        self.entries += 1
-        self.first = ack.first if self.first is None else min(self.first, ack.first)
-        self.last = ack.last if self.last is None else max(self.last, ack.last)
-
-
 async def _append_lines(log: "Log", source: int, key: bytes | None) -> dict[str, Any]:
-    acks = Acks()
+    """A producer keeps the order, so the first and the last ack tell all."""
+    sent = 0
+    first: asyncio.Future[Ack] | None = None
+    last: asyncio.Future[Ack] | None = None
     status = os.fstat(source)
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
     with Progress("bytes", total=total) as progress:
         async with log.producer() as producer:
             async for lines in _lines(source):
                 for line in lines:
-                    (await producer.send(line, key=key)).add_done_callback(acks.note)
-                if acks.error is not None:
-                    break
-                progress.advance(sum(map(len, lines)) + len(lines), note=f"{acks.entries:,} entries acknowledged")
-            await producer.flush()
-    if acks.error is not None:
-        raise acks.error
-    return {"entries": acks.entries, "first": acks.first, "last": acks.last}
+                    last = await producer.send(line, key=key)
+                    first = first or last
+                sent += len(lines)
+                progress.advance(sum(map(len, lines)) + len(lines), note=f"{sent:,} entries")
+    if first is None or last is None:
+        return {"entries": 0, "first": None, "last": None}
+    return {"entries": sent, "first": (await first).first, "last": (await last).last}
 
 
 async def _lines(source: int) -> AsyncIterator[list[bytes]]:

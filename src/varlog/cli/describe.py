@@ -1,23 +1,13 @@
-"""Nodes, logs and streams as rows: the same facts in every command that lists them."""
+"""Nodes, logs and replicas as rows: the same facts in every command that lists them."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from varlog.cli.output import Column, count, moment, size
-from varlog.wire.proto import varlog_pb2 as pb
+from varlog.client import LogStatus, NodeDescription, SegmentDescription
 
-GOOD = ("connected", "open", "writable")
-BAD = ("silent", "failed", "stalled", "removing")
-
-SEGMENT_STATES = {pb.SEGMENT_OPEN: "open", pb.SEGMENT_SETTLING: "settling", pb.SEGMENT_SEALED: "sealed"}
-STREAM_STATES = {pb.STREAM_WRITABLE: "writable", pb.STREAM_FINALIZED: "finalized"}
-REPLICA_STATES = {
-    pb.REPLICA_UNKNOWN: "unknown",
-    pb.REPLICA_OPEN: "open",
-    pb.REPLICA_SEALED: "sealed",
-    pb.REPLICA_FINISHED: "finished",
-    pb.REPLICA_FAILED: "failed",
-}
+GOOD = ("connected", "open")
+BAD = ("silent", "failed", "stalled")
 
 
 def state_style(state: str) -> str:
@@ -38,12 +28,12 @@ NODE_COLUMNS = [
     count("replicas"),
     Column("free_bytes", "free", show=size, right=True),
     Column("total_bytes", "size", show=size, right=True),
-    Column("last_seen_us", "last seen", show=moment),
+    Column("last_seen", show=moment),
     Column("troubles", style=trouble_style),
 ]
 
 
-def node_row(node: pb.NodeInfo) -> dict[str, Any]:
+def node_row(node: NodeDescription) -> dict[str, Any]:
     return {
         "id": node.id,
         "address": node.address,
@@ -53,7 +43,7 @@ def node_row(node: pb.NodeInfo) -> dict[str, Any]:
         "free_bytes": sum(volume.free_bytes for volume in node.volumes),
         "total_bytes": sum(volume.total_bytes for volume in node.volumes),
         "volumes": [volume.path for volume in node.volumes],
-        "last_seen_us": node.last_seen_us,
+        "last_seen": node.last_seen,
         "troubles": list(node.troubles),
     }
 
@@ -67,36 +57,28 @@ LOG_COLUMNS = [
     count("tail"),
     count("trimmed"),
     Column("stored_bytes", "stored", show=size, right=True),
-    Column("created_us", "created", show=moment),
+    Column("created", show=moment),
     Column("troubles", style=trouble_style),
 ]
 
 
-def log_row(status: pb.LogStatus) -> dict[str, Any]:
+def log_row(status: LogStatus) -> dict[str, Any]:
     log = status.log
     troubles = [f"stream {stream.stream}: {stream.trouble}" for stream in status.streams if stream.trouble]
     return {
         "name": log.name,
         "id": log.id,
         "ordering": log.ordering,
-        "state": log_state(log, troubled=bool(troubles)),
+        "state": "sealed" if log.sealed else "stalled" if troubles else "open",
         "replicas": log.replicas,
         "streams": log.streams,
         "tail": status.tail,
         "trimmed": log.trimmed,
         "stored_bytes": sum(replica.stored_bytes for stream in status.streams for replica in stream.replicas),
         "kept_cuts": status.kept_cuts,
-        "created_us": log.created_us,
+        "created": log.created,
         "troubles": troubles,
     }
-
-
-def log_state(log: pb.LogInfo, *, troubled: bool) -> str:
-    if log.removing:
-        return "removing"
-    if log.sealed:
-        return "sealed"
-    return "stalled" if troubled else "open"
 
 
 SEGMENT_COLUMNS = [
@@ -110,19 +92,19 @@ SEGMENT_COLUMNS = [
 ]
 
 
-def segment_row(segment: pb.SegmentInfo) -> dict[str, Any]:
+def segment_row(segment: SegmentDescription) -> dict[str, Any]:
     return {
         "epoch": segment.epoch,
         "ordering": segment.ordering,
-        "state": SEGMENT_STATES.get(segment.state, "unknown"),
+        "state": segment.state,
         "base": segment.base,
-        "end": segment.end or None,
+        "end": segment.end,
         "replicas": segment.replicas,
         "streams": [stream.id for stream in segment.streams],
     }
 
 
-STREAM_COLUMNS = [
+REPLICA_COLUMNS = [
     Column("segment", right=True),
     Column("stream", right=True),
     Column("node", right=True),
@@ -130,12 +112,12 @@ STREAM_COLUMNS = [
     Column("state", style=state_style),
     count("stored", "stored slots"),
     count("committed", "committed slots"),
-    Column("stored_bytes", "stored", show=size, right=True),
+    Column("stored_bytes", "bytes", show=size, right=True),
     Column("trouble", style=trouble_style),
 ]
 
 
-def replica_rows(status: pb.LogStatus) -> Iterable[dict[str, Any]]:
+def replica_rows(status: LogStatus) -> Iterable[dict[str, Any]]:
     """A row for each replica, primaries first within their stream."""
     for stream in status.streams:
         for index, replica in enumerate(stream.replicas):
@@ -144,7 +126,7 @@ def replica_rows(status: pb.LogStatus) -> Iterable[dict[str, Any]]:
                 "stream": stream.stream,
                 "node": replica.node,
                 "role": "backup" if index else "primary",
-                "state": REPLICA_STATES.get(replica.state, "unknown") if replica.reported else "silent",
+                "state": replica.state if replica.reported else "silent",
                 "stored": replica.contiguous if replica.reported else None,
                 "committed": stream.committed,
                 "stored_bytes": replica.stored_bytes if replica.reported else None,

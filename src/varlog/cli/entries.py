@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from varlog.cli.frame import Parser
-from varlog.cli.output import Printer, payload, printable, styled, width
+from varlog.cli.output import Printer, moment, payload, printable, styled, width
 
 if TYPE_CHECKING:
     from varlog.client.entry import Entry
@@ -43,7 +43,7 @@ class EntryPrinter:
             "glsn": entry.glsn,
             "stream": entry.stream,
             "slot": entry.slot,
-            "time": entry.time.isoformat(),
+            "time": entry.time,
             "key": entry.key,
             "headers": dict(entry.headers),
             "payload": entry.payload,
@@ -56,8 +56,7 @@ class EntryPrinter:
             self._printer.line({}, styled(title, "bold", sys.stdout))
         notes = [] if entry.key is None else [f"key={payload(entry.key)}"]
         notes += [f"{printable(name)}={payload(value)}" for name, value in entry.headers.items()]
-        moment = entry.time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        text = f"{entry.glsn:>{GLSN_CELLS}}  {moment}  {payload(entry.payload)}"
+        text = f"{entry.glsn:>{GLSN_CELLS}}  {moment(entry.time)}  {payload(entry.payload)}"
         if notes:
             text += f"  [{', '.join(notes)}]"
         if self._columns and width(text) > self._columns:

@@ -1,16 +1,21 @@
 """What every family of commands is built with: sub-parsers, the flags all share, errors that are one line.
 
-A family's module has `register(commands)`. It adds its parsers and names the function that runs each;
-such a function gets the parsed arguments and returns an exit status (none means 0). Modules import what is
-heavy inside those functions, so that `varlog --help` and a typing mistake cost nothing.
+A family's module has `register(commands, summary)`. It adds its parsers and names the function that runs
+each; such a function gets the parsed arguments and returns an exit status (none means 0). Modules import
+what is heavy inside those functions, so that a wrong flag is told at once.
 """
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from varlog.base.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from varlog.client import Cluster
+
+Result = TypeVar("Result")
 
 Arguments: TypeAlias = argparse.Namespace
 Run = Callable[[Arguments], int | None]
@@ -81,6 +86,18 @@ def cluster_url(arguments: Arguments) -> str:
     if "://" in url and not url.startswith(SCHEME):
         raise InvalidArgument(f"a cluster is named like {DEFAULT_CLUSTER}, not {url}")
     return url if url.startswith(SCHEME) else SCHEME + url
+
+
+def with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any, Any, Result]]") -> "Result":
+    """Connect, do the work, disconnect."""
+    from varlog.client import connect
+    from varlog.runtime.loop import run
+
+    async def connected() -> Result:
+        async with connect(cluster_url(arguments)) as cluster:
+            return await work(cluster)
+
+    return run(connected())
 
 
 def positive(text: str) -> int:

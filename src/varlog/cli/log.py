@@ -1,21 +1,18 @@
 """`varlog log`: create, list, show, seal, trim and remove logs."""
 
-import json
 import sys
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, NotFound
-from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, positive
-from varlog.cli.output import Column, Printer, moment, number, render_table, size
+from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, with_cluster
+from varlog.cli.output import Column, Printer, moment, number, render_table, size, to_json
 
 if TYPE_CHECKING:
-    from varlog.client import Cluster
-    from varlog.wire.proto import varlog_pb2 as pb
+    from varlog.client import Cluster, LogStatus
 
 
-def register(commands: Commands) -> None:
-    family = add_family(commands, "log", "logs: create, ls, show, seal, trim, rm")
+def register(commands: Commands, summary: str) -> None:
+    family = add_family(commands, "log", summary)
     create = add_command(family, "create", create_log, "create a log")
     create.add_argument("name")
     create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
@@ -43,7 +40,7 @@ def create_log(arguments: Arguments) -> None:
             arguments.name, ordering=arguments.ordering, replicas=arguments.replicas, streams=arguments.streams
         )
 
-    _with_cluster(arguments, work)
+    with_cluster(arguments, work)
     facts = {key: getattr(arguments, key) for key in ("name", "ordering", "replicas", "streams")}
     copies = f"{arguments.replicas} replica{'s' * (arguments.replicas > 1)}"
     streams = f"{arguments.streams} stream{'s' * (arguments.streams > 1)}"
@@ -52,11 +49,9 @@ def create_log(arguments: Arguments) -> None:
 
 def seal_log(arguments: Arguments) -> None:
     async def work(cluster: "Cluster") -> int:
-        log = cluster.log(arguments.name)
-        await log.seal()
-        return await log.tail()
+        return await cluster.log(arguments.name).seal() - 1
 
-    tail = _with_cluster(arguments, work)
+    tail = with_cluster(arguments, work)
     facts = {"name": arguments.name, "tail": tail}
     Printer(arguments.output).done(facts, f"sealed {arguments.name} at {tail:,}")
 
@@ -65,7 +60,7 @@ def trim_log(arguments: Arguments) -> None:
     async def work(cluster: "Cluster") -> None:
         await cluster.log(arguments.name).trim(arguments.upto)
 
-    _with_cluster(arguments, work)
+    with_cluster(arguments, work)
     facts = {"name": arguments.name, "trimmed": arguments.upto}
     Printer(arguments.output).done(facts, f"trimmed {arguments.name} up to {arguments.upto:,}")
 
@@ -79,19 +74,8 @@ def remove_log(arguments: Arguments) -> None:
     async def work(cluster: "Cluster") -> None:
         await cluster.remove_log(arguments.name)
 
-    _with_cluster(arguments, work)
+    with_cluster(arguments, work)
     Printer(arguments.output).done({"name": arguments.name, "removed": True}, f"removed {arguments.name}")
-
-
-def _with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any, Any, Any]]") -> Any:
-    from varlog.client import connect
-    from varlog.runtime.loop import run
-
-    async def connected() -> Any:
-        async with connect(cluster_url(arguments)) as cluster:
-            return await work(cluster)
-
-    return run(connected())
 
 
 # ---------------------------------------------------------------- looking
@@ -106,8 +90,8 @@ def list_logs(arguments: Arguments) -> None:
 
 def show_log(arguments: Arguments) -> None:
     from varlog.cli.describe import (
+        REPLICA_COLUMNS,
         SEGMENT_COLUMNS,
-        STREAM_COLUMNS,
         log_row,
         replica_rows,
         segment_row,
@@ -123,7 +107,7 @@ def show_log(arguments: Arguments) -> None:
     replicas = list(replica_rows(status))
     printer = Printer(arguments.output)
     if printer.json:
-        print(json.dumps({**row, "segments": segments, "replicas_by_stream": replicas}, indent=2))
+        print(to_json({**row, "segments": segments, "replica_states": replicas}))
         return
     facts = [
         Column("name"),
@@ -134,20 +118,16 @@ def show_log(arguments: Arguments) -> None:
         Column("trimmed", show=number),
         Column("stored_bytes", "stored", show=size),
         Column("kept_cuts", show=number),
-        Column("created_us", "created", show=moment),
+        Column("created", show=moment),
         Column("troubles", style=trouble_style),
     ]
     printer.record(row, facts)
-    for columns, rows in ((SEGMENT_COLUMNS, segments), (STREAM_COLUMNS, replicas)):
+    for columns, rows in ((SEGMENT_COLUMNS, segments), (REPLICA_COLUMNS, replicas)):
         print("\n" + "\n".join(render_table(columns, rows, printer.stream)))
 
 
-def _statuses(arguments: Arguments) -> "list[pb.LogStatus]":
-    from varlog.cli.admin import connect_admin
-    from varlog.runtime.loop import run
+def _statuses(arguments: Arguments) -> "list[LogStatus]":
+    async def work(cluster: "Cluster") -> "list[LogStatus]":
+        return list((await cluster.status()).logs)
 
-    async def ask() -> "list[pb.LogStatus]":
-        async with connect_admin(cluster_url(arguments)) as admin:
-            return list((await admin.status()).logs)
-
-    return run(ask())
+    return with_cluster(arguments, work)

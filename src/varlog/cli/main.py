@@ -3,19 +3,30 @@
 Exit status: 0 success, 1 failure, 2 the command makes no sense as it stands, 130 interrupted.
 """
 
-import argparse
 import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
+from varlog import __version__
 from varlog.base import errors
 from varlog.cli.frame import Arguments, Parser, shared_flags
 from varlog.cli.output import styled
 
-FAMILIES = ("up", "node", "repository", "log", "status")
-"""Modules of this package in the order of the help text; each has `register`."""
+FAMILIES = {
+    "up": "run a local cluster in the foreground, each node and repository its own process",
+    "log": "logs: create, ls, show, seal, trim, rm",
+    "append": "append standard input, or a file, to a log",
+    "read": "print the entries of a range, both ends included",
+    "tail": "print the last entries of a log",
+    "status": "nodes, logs and what troubles them, on one page",
+    "node": "storage nodes: start, ls",
+    "repository": "metadata repositories: start, ls",
+    "segment": "files of a storage node: dump, verify",
+    "sim": "run simulated clusters under faults and check the invariants",
+}
+"""Modules of this package, each with `register`, in the order of the help text."""
 
 HINTS: dict[str, dict[type[errors.VarlogError], str]] = {
     "client": {
@@ -33,25 +44,22 @@ HINTS: dict[str, dict[type[errors.VarlogError], str]] = {
 """What to do next, by the side a command is on, where the message alone does not say. The nearest class counts."""
 
 
-def build_parser() -> Parser:
-    """All commands."""
+def build_parser(argv: Sequence[str]) -> Parser:
+    """All commands; only those that `argv` may mean are loaded in full."""
     parser = Parser(
         prog="varlog",
         description="A replicated, totally ordered log.",
         epilog="`varlog COMMAND --help` tells more of each.",
         parents=[shared_flags(top=True)],
     )
-    parser.add_argument("--version", action="version", version=f"varlog {_version()}")
+    parser.add_argument("--version", action="version", version=f"varlog {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
-    for family in FAMILIES:
-        importlib.import_module(f"varlog.cli.{family}").register(commands)
+    for family, summary in FAMILIES.items():
+        if family in argv:
+            importlib.import_module(f"varlog.cli.{family}").register(commands, summary)
+        else:
+            commands.add_parser(family, help=summary)
     return parser
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("varlog")
 
 
 def hint(error: errors.VarlogError, side: str) -> str:
@@ -95,12 +103,8 @@ def run(arguments: Arguments) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
-    try:
-        arguments = build_parser().parse_args(argv)
-    except argparse.ArgumentError as error:
-        complain(str(error))
-        return 2
-    return run(arguments)
+    given = sys.argv[1:] if argv is None else argv
+    return run(build_parser(given).parse_args(given))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, positive, split_addresses
+from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, split_addresses, with_cluster
 from varlog.cli.output import Printer
 
 if TYPE_CHECKING:
     from varlog.node import NodeConfig
 
 
-def register(commands: Commands) -> None:
-    family = add_family(commands, "node", "storage nodes: start, ls")
+def register(commands: Commands, summary: str) -> None:
+    family = add_family(commands, "node", summary)
     start = add_command(
         family,
         "start",
@@ -61,14 +61,8 @@ async def _serve(settings: "NodeConfig", folders: tuple[str, ...], until_eof: bo
 
 
 def list_nodes(arguments: Arguments) -> None:
-    from varlog.cli.admin import connect_admin
     from varlog.cli.describe import NODE_COLUMNS, node_row
-    from varlog.runtime.loop import run
-    from varlog.wire.proto import varlog_pb2 as pb
 
-    async def ask() -> list[pb.NodeInfo]:
-        async with connect_admin(cluster_url(arguments)) as admin:
-            return await admin.nodes()
-
-    rows = [node_row(node) for node in run(ask())]
+    nodes = with_cluster(arguments, lambda cluster: cluster.nodes())
+    rows = [node_row(node) for node in sorted(nodes, key=lambda node: node.id)]
     Printer(arguments.output).table(NODE_COLUMNS, rows, empty="no storage nodes yet; `varlog node start` runs one")

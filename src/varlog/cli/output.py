@@ -7,7 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TextIO
 
 STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -74,11 +74,9 @@ def size(count: int | None) -> str:
     return f"{amount:.1f} TiB"
 
 
-def moment(time_us: int | None) -> str:
-    """Microseconds since 1970 for people, in UTC."""
-    if not time_us:
-        return "-"
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+def moment(time: datetime | None) -> str:
+    """A time for people, to the millisecond."""
+    return "-" if time is None else time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def number(value: int | None) -> str:
@@ -149,7 +147,7 @@ class Printer:
     def table(self, columns: Sequence[Column], rows: Sequence[Row], empty: str = "") -> None:
         """A list of things. With none of them, `empty` tells so to people."""
         if self.json:
-            self._write(json.dumps([dict(row) for row in rows], indent=2, default=jsonable))
+            self._write(to_json([dict(row) for row in rows]))
         elif rows:
             self._write("\n".join(render_table(columns, rows, self.stream)))
         elif empty:
@@ -158,7 +156,7 @@ class Printer:
     def record(self, row: Row, columns: Sequence[Column]) -> None:
         """One thing, a line for each of its facts."""
         if self.json:
-            self._write(json.dumps(dict(row), indent=2, default=jsonable))
+            self._write(to_json(dict(row)))
             return
         widest = max(width(column.heading) for column in columns)
         for column in columns:
@@ -169,18 +167,25 @@ class Printer:
 
     def line(self, row: Row, text: str) -> None:
         """One of many results that come over time: a line of JSON, or the text."""
-        self._write(json.dumps(dict(row), default=jsonable) if self.json else text)
+        self._write(to_json(dict(row), lines=True) if self.json else text)
 
     def done(self, row: Row, text: str) -> None:
         """What a command that changes something has to say."""
-        self._write(json.dumps(dict(row), indent=2, default=jsonable) if self.json else text)
+        self._write(to_json(dict(row)) if self.json else text)
 
     def _write(self, text: str) -> None:
         self.stream.write(text + "\n")
 
 
+def to_json(value: object, *, lines: bool = False) -> str:
+    """For programs; on one line where more follow."""
+    return json.dumps(value, indent=None if lines else 2, default=jsonable)
+
+
 def jsonable(value: object) -> object:
-    """Bytes as text where they are, else as base64 with its name."""
+    """Times in ISO format; bytes as text where they are, else as base64 with its name."""
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -7,8 +7,8 @@ from varlog.cli.frame import Arguments, Commands, add_command, add_family, clust
 from varlog.cli.output import Column, Printer, count
 
 
-def register(commands: Commands) -> None:
-    family = add_family(commands, "repository", "metadata repositories: start, ls")
+def register(commands: Commands, summary: str) -> None:
+    family = add_family(commands, "repository", summary)
     start = add_command(
         family,
         "start",
@@ -74,11 +74,11 @@ async def _ask_all(url: str) -> list[dict[str, Any]]:
 
 async def _ask(address: str, url: str) -> dict[str, Any]:
     from varlog.base.errors import VarlogError
-    from varlog.cli.admin import connect_admin
+    from varlog.client import connect
 
     try:
-        async with connect_admin(url) as admin:
-            status = await admin.status()
+        async with connect(url) as cluster:
+            status = await cluster.status()
     except VarlogError as error:
         return {"address": address, "state": "unreachable", "trouble": error.message}
     return {

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from varlog.sim.run import Result
 
 
-def register(commands: Commands) -> None:
+def register(commands: Commands, summary: str) -> None:
     parser = add_command(
         commands,
         "sim",
         simulate,
-        "run simulated clusters under faults and check the invariants",
+        summary,
         epilog="A failing seed is printed with its evidence and the command that replays it.",
         hints="files",
     )

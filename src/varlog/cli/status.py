@@ -1,20 +1,19 @@
 """`varlog status`: the whole cluster on one page, once or again and again."""
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url
-from varlog.cli.output import Printer, render_table, styled
+from varlog.cli.output import Printer, render_table, styled, to_json
 
 if TYPE_CHECKING:
-    from varlog.cli.admin import Admin
+    from varlog.client import ClusterStatus
 
 CLEAR = "\x1b[H\x1b[J"
 
 
-def register(commands: Commands) -> None:
-    parser = add_command(commands, "status", show_status, "nodes, logs and what troubles them, on one page")
+def register(commands: Commands, summary: str) -> None:
+    parser = add_command(commands, "status", show_status, summary)
     parser.add_argument("--watch", action="store_true", help="again and again, until interrupted")
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
@@ -30,40 +29,38 @@ def show_status(arguments: Arguments) -> int:
 async def _show(arguments: Arguments) -> int:
     import asyncio
 
-    from varlog.cli.admin import connect_admin
+    from varlog.client import connect
 
-    async with connect_admin(cluster_url(arguments)) as admin:
+    async with connect(cluster_url(arguments)) as cluster:
         while True:
-            page = await _look(admin)
+            page = _page(await cluster.status())
             _print(page, Printer(arguments.output), again=arguments.watch)
             if not arguments.watch:
                 return 1 if page["troubles"] else 0
             await asyncio.sleep(max(arguments.interval, 0.1))
 
 
-async def _look(admin: "Admin") -> dict[str, Any]:
+def _page(status: "ClusterStatus") -> dict[str, Any]:
     from varlog.cli.describe import log_row, node_row
 
-    status = await admin.status()
-    nodes = [node_row(node) for node in status.nodes]
+    nodes = [node_row(node) for node in sorted(status.nodes, key=lambda node: node.id)]
     logs = [log_row(log) for log in status.logs]
-    troubles = [f"node {node['id']} is silent" for node in nodes if node["state"] != "connected"]
-    troubles += [f"node {node['id']}: {trouble}" for node in nodes for trouble in node["troubles"]]
+    troubles = [f"node {node['id']}: {trouble}" for node in nodes for trouble in node["troubles"]]
     troubles += [f"log {log['name']}: {trouble}" for log in logs for trouble in log["troubles"]]
     return {"cluster": status.cluster_id, "cuts": status.cuts, "nodes": nodes, "logs": logs, "troubles": troubles}
 
 
 def _print(page: dict[str, Any], printer: Printer, *, again: bool) -> None:
     if printer.json:
-        printer.stream.write(json.dumps(page, indent=None if again else 2) + "\n")
+        printer.stream.write(to_json(page, lines=again) + "\n")
     else:
         if again and sys.stdout.isatty():
             printer.stream.write(CLEAR)
-        printer.stream.write("\n".join(_page(page, printer)) + "\n")
+        printer.stream.write("\n".join(_lines(page, printer)) + "\n")
     printer.stream.flush()
 
 
-def _page(page: dict[str, Any], printer: Printer) -> list[str]:
+def _lines(page: dict[str, Any], printer: Printer) -> list[str]:
     from varlog.cli.describe import LOG_COLUMNS, NODE_COLUMNS
 
     connected = sum(node["state"] == "connected" for node in page["nodes"])

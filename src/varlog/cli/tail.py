@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 from varlog.base.errors import Trimmed
 from varlog.cli.entries import EntryPrinter, add_format_flags
-from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, positive
+from varlog.cli.frame import Arguments, Commands, add_command, positive, with_cluster
 
 if TYPE_CHECKING:
-    from varlog.client import Log
+    from varlog.client import Cluster, Log, Subscription
 
 DEFAULT_ENTRIES = 10
 
 
-def register(commands: Commands) -> None:
-    parser = add_command(commands, "tail", tail, "print the last entries of a log")
+def register(commands: Commands, summary: str) -> None:
+    parser = add_command(commands, "tail", tail, summary)
     parser.add_argument("log")
     parser.add_argument(
         "-n", type=positive, default=DEFAULT_ENTRIES, metavar="N", dest="count", help="how many (default: 10)"
@@ -23,34 +23,33 @@ def register(commands: Commands) -> None:
 
 
 def tail(arguments: Arguments) -> None:
-    from varlog.runtime.loop import run
-
-    run(_tail(arguments))
-
-
-async def _tail(arguments: Arguments) -> None:
-    from varlog.client import connect
-
     printer = EntryPrinter(arguments.output, raw=arguments.raw)
-    async with connect(cluster_url(arguments)) as cluster:
+
+    async def work(cluster: "Cluster") -> None:
         log = cluster.log(arguments.log)
         end = await log.tail() + 1
         await _print_last(log, max(end - arguments.count, 1), end, printer)
         if arguments.follow:
-            async for batch in log.subscribe(start=end).batches():
-                for entry in batch:
-                    printer.print(entry)
-                printer.flush()
+            await _print(log.subscribe(start=end), printer)
+
+    with_cluster(arguments, work)
 
 
 async def _print_last(log: "Log", start: int, end: int, printer: EntryPrinter) -> None:
     """Entries [start, end), or those of them that are not trimmed."""
+    if start >= end:
+        return
     try:
-        if start < end:
-            async for entry in log.subscribe(start=start, stop=end):
-                printer.print(entry)
+        await _print(log.subscribe(start=start, stop=end), printer)
     except Trimmed as trimmed:
         if trimmed.first <= start:
             raise
         await _print_last(log, trimmed.first, end, printer)
-    printer.flush()
+
+
+async def _print(subscription: "Subscription", printer: EntryPrinter) -> None:
+    async for run in subscription.runs():
+        for batch in run:
+            for entry in batch:
+                printer.print(entry)
+        printer.flush()

@@ -16,7 +16,7 @@ from varlog.cli.output import styled
 
 if TYPE_CHECKING:
     from varlog.cli.supervisor import Supervisor
-    from varlog.wire.proto import varlog_pb2 as pb
+    from varlog.client import ClusterStatus
 
 DEFAULT_NODES = 3
 DEFAULT_PORT = 7700
@@ -25,12 +25,12 @@ LOOK_EVERY_S = 0.05
 READY_S = 60.0
 
 
-def register(commands: Commands) -> None:
+def register(commands: Commands, summary: str) -> None:
     parser = add_command(
         commands,
         "up",
         up,
-        "run a local cluster in the foreground, each node and repository its own process",
+        summary,
         epilog="It prints `ready varlog://...` once appends work. Ctrl-C ends it; the same --data resumes it.",
         hints="server",
     )
@@ -119,19 +119,19 @@ async def _bring_up(supervisor: "Supervisor", folder: Path, arguments: Arguments
 
 async def _appends_work(url: str, numbers: Sequence[int]) -> None:
     """Wait until every node is connected and every replica of every log has reported."""
-    from varlog.cli.admin import connect_admin
+    from varlog.client import connect
 
     missing = "the repository"
-    async with connect_admin(url) as admin:
+    async with connect(url) as cluster:
         for _ in range(int(READY_S / LOOK_EVERY_S)):
-            missing = _missing(await admin.status(), numbers)
+            missing = _missing(await cluster.status(), numbers)
             if not missing:
                 return
             await asyncio.sleep(LOOK_EVERY_S)
     raise Timeout(f"the cluster is not ready after {READY_S:.0f} s: still waiting for {missing}")
 
 
-def _missing(status: "pb.StatusReply", numbers: Sequence[int]) -> str:
+def _missing(status: "ClusterStatus", numbers: Sequence[int]) -> str:
     """What keeps appends from working; empty when nothing does."""
     connected = [node.id for node in status.nodes if node.connected]
     if silent := [str(number) for number in numbers if number not in connected]:
