@@ -18,8 +18,8 @@ from varlog.base.ids import Slot
 from varlog.base.invariant import invariant
 from varlog.storage.files import DataFile, Files
 from varlog.storage.index import INDEX_EVERY_BYTES
-from varlog.storage.walk import records_in, size_at
-from varlog.wire.batch import BatchHeader
+from varlog.storage.walk import check_record, records_in, size_at
+from varlog.wire.batch import BatchHeader, check_batch
 from varlog.wire.record import RECORD_HEADER_BYTES
 
 MOST_READ_BYTES = 32 << 20
@@ -107,11 +107,14 @@ class Reader:
         if first.end_slot > limit:
             return Run(Slot(first.slot), Slot(first.slot), data[:0])
         last, count = first, 1
-        while count != max_batches:
-            batch = next(following, None)
-            if batch is None or batch.end_slot > limit or batch.end - first.start > max_bytes:
-                break
-            last, count = batch, count + 1
+        try:
+            while count != max_batches and last.end_slot < limit:
+                batch = next(following, None)
+                if batch is None or batch.end_slot > limit or batch.end - first.start > max_bytes:
+                    break
+                last, count = batch, count + 1
+        except Corrupt:
+            pass  # what lies before the damage is served; who goes on from there is told
         self._hint(last.end_slot, file, offset + last.end)
         return Run(Slot(first.slot), Slot(last.end_slot), data[first.start : last.end], count)
 
@@ -161,27 +164,33 @@ class Reader:
     # ------------------------------------------------------------ walking over bytes
 
     def _batches_in(self, file: DataFile, data: memoryview, place: _Place, start: int) -> Iterator[_Found]:
-        """The whole batches in `data`, which was read from `place` on, beginning with the one that has `start`."""
-        slot, position = place.slot, 0
+        """The whole batches in `data`, which was read from `place` on, beginning with the one that has `start`.
+
+        Batches before that one are passed over by their headers: damage in one does not hide the others.
+        """
+        slot, position, generation = place.slot, 0, file.header.generation
         try:
-            for record, header in records_in(data, 0, file.header.generation):
+            while (size := size_at(data, position)) is not None and position + size <= len(data):
+                record, header = check_record(data, position, generation, body=slot >= start)
                 if header is not None:
                     if record.slot != slot:
                         raise Corrupt(f"a batch for slot {record.slot} where slot {slot} comes next")
+                    if slot < start < slot + header.count:
+                        check_batch(data, record.body)
+                    if slot + header.count > start:
+                        yield _Found(slot, slot + header.count, position, record.end)
                     slot += header.count
-                    if slot > start:
-                        yield _Found(record.slot, slot, position, record.end)
-                position = record.end
+                position += size
         except Corrupt as damage:
             raise self._files.place.corrupt(file.name, slot, damage.message, place.offset + position) from damage
 
     def _go_on(self, file: DataFile, data: memoryview, place: _Place, length: int) -> tuple[_Place, int]:
         """The batch wanted is not whole in `data`: where it begins, as far as that can be seen, and what to read."""
         slot, position = place.slot, 0
-        for record, header in records_in(data, 0, file.header.generation):
+        while (size := size_at(data, position)) is not None and position + size <= len(data):
+            _, header = check_record(data, position, file.header.generation, body=False)
             slot += header.count if header is not None else 0
-            position = record.end
-        size = size_at(data, position)
+            position += size
         place = _Place(place.offset + position, slot)
         wanted = LEAST_READ_BYTES if size is None else size
         rest = file.end - place.offset

@@ -186,12 +186,13 @@ class ReplicaLog:
 
     async def _fail(self, cause: VarlogError) -> None:
         """Stop for good, and leave a mark for the next opening if the disk still takes one."""
-        self._failure = ReplicaFailed(f"replica {self.replica} has stopped: {cause.message}", self.durable)
-        self._failure.__cause__ = cause
+        what = f"replica {self.replica} has stopped: {cause.message}"
+        self._failure = ReplicaFailed(what, self.durable)
         try:
             await replace_file(self._place.disk, self._place.path(layout.FAILED), cause.message.encode())
         except VarlogError as second:
-            self._failure.message += f" (and it could not be marked: {second.message})"
+            self._failure = ReplicaFailed(f"{what} (and it could not be marked: {second.message})", self.durable)
+        self._failure.__cause__ = cause
 
     # ------------------------------------------------------------ staging
 

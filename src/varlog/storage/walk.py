@@ -12,12 +12,15 @@ from crc32c import crc32c
 from varlog.base.errors import Corrupt, TooLarge, Unsupported
 from varlog.base.limits import BATCH_BYTES
 from varlog.ports.disk import File
-from varlog.wire.batch import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, check_batch, padding
+from varlog.wire.batch import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, check_batch, padding, read_header
 from varlog.wire.frame import Buffer
 from varlog.wire.record import HEADER, MAGIC, RECORD_HEADER_BYTES, Record, RecordKind, read_record
 
 WINDOW_BYTES = 1 << 20
 """What is read of a file at once."""
+
+_OVERLAP = 128
+"""Windows of a search overlap by more than the largest record other than a batch."""
 
 LARGEST_BODY = BATCH_BYTES + HEADER_BYTES
 _LENGTH = Struct("<I")
@@ -48,8 +51,10 @@ def size_at(data: Buffer, position: int) -> int | None:
     return record_bytes(length)
 
 
-def check_record(data: Buffer, position: int, generation: int) -> tuple[Record, BatchHeader | None]:
-    """Judge the whole record at `position`; a batch's own checksum is part of it."""
+def check_record(
+    data: Buffer, position: int, generation: int, *, body: bool = True
+) -> tuple[Record, BatchHeader | None]:
+    """Judge the whole record at `position`; without `body`, of a batch only the headers are looked at."""
     record = read_record(data, position)
     if record.generation != generation:
         raise Corrupt("a record of another generation: left there by an earlier use of the file")
@@ -57,7 +62,7 @@ def check_record(data: Buffer, position: int, generation: int) -> tuple[Record, 
         _check_other(record)
         return record, None
     try:
-        header = check_batch(data, record.body)
+        header = check_batch(data, record.body) if body else read_header(data, record.body)
     except (TooLarge, Unsupported) as wrong:
         if _matches_checksum(data, record):
             raise
@@ -135,31 +140,49 @@ class Leftovers(NamedTuple):
 async def search_behind(file: File, generation: int, start: int, limit: int) -> Leftovers:
     """Look for record headers of this generation anywhere in `[start, limit)`, whole records or not.
 
-    Records begin at multiples of eight. A header that is not whole counts as something that lies
-    there, but not as evidence.
+    A header that is not whole counts as something that lies there, but not as evidence.
     """
     pattern = _GENERATION.pack(generation)
-    found = Leftovers(start, 0)
+    end, synced = start, 0
     offset = start & ~7
-    overlap = 128
     while offset + RECORD_HEADER_BYTES <= limit:
-        data = await file.read(offset, min(WINDOW_BYTES + overlap, limit - offset))
-        found = _search_window(bytes(data), pattern, offset, found)
-        if len(data) < WINDOW_BYTES + overlap:
+        data = bytes(await file.read(offset, min(WINDOW_BYTES + _OVERLAP, limit - offset)))
+        for position in _headers_in(data, pattern):
+            end = max(end, offset + position + RECORD_HEADER_BYTES)
+            synced = max(synced, _evidence(data, position, offset + position))
+        if len(data) < WINDOW_BYTES + _OVERLAP:
             break
         offset += WINDOW_BYTES
-    return found
+    return Leftovers(end, synced)
 
 
-def _search_window(data: bytes, pattern: bytes, offset: int, found: Leftovers) -> Leftovers:
+async def next_record(file: File, generation: int, start: int, limit: int) -> tuple[int, int | None] | None:
+    """Where a walk can go on after damage: at the first whole header of this generation in `[start, limit)`.
+
+    Gives its offset and, if it is that of a batch, its slot.
+    """
+    pattern = _GENERATION.pack(generation)
+    offset = start + 7 & ~7
+    while offset + RECORD_HEADER_BYTES <= limit:
+        data = bytes(await file.read(offset, min(WINDOW_BYTES + _OVERLAP, limit - offset)))
+        for position in _headers_in(data, pattern):
+            if _evidence(data, position, offset + position):
+                _, kind, _, _, _, _, slot, _, _ = HEADER.unpack_from(data, position)
+                return offset + position, slot if kind == RecordKind.BATCH else None
+        if len(data) < WINDOW_BYTES + _OVERLAP:
+            break
+        offset += WINDOW_BYTES
+    return None
+
+
+def _headers_in(data: bytes, pattern: bytes) -> Iterator[int]:
+    """Where something that looks like a header of this generation begins; records begin at multiples of eight."""
     at = data.find(pattern, _GENERATION_AT)
     while at >= 0:
         position = at - _GENERATION_AT
         if not position & 7 and data.startswith(MAGIC, position):
-            synced = max(found.synced, _evidence(data, position, offset + position))
-            found = Leftovers(max(found.end, offset + position + RECORD_HEADER_BYTES), synced)
+            yield position
         at = data.find(pattern, at + 1)
-    return found
 
 
 def _evidence(data: bytes, position: int, own_offset: int) -> int:

@@ -206,7 +206,7 @@ class Writer:
         """Size of a file whose records are to reach `end`."""
         if end <= self._file_bytes - reserve_bytes(self._file_bytes):
             return self._file_bytes
-        return end + MOST_RESERVE_BYTES + 4095 & ~4095
+        return end + min(MOST_RESERVE_BYTES, end // 7 + 8) + 4095 & ~4095
 
     async def _roll(self, size: int) -> None:
         before = self._files.last

@@ -1,0 +1,108 @@
+"""After a failed write or sync nothing of the replica is trusted again."""
+
+import pytest
+from tests.storage.crash_disk import CrashDisk
+from tests.storage.harness import FOLDER, append, batch, bind, create, fill, reopen, run
+
+from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed
+from varlog.base.ids import Glsn, Slot
+from varlog.base.invariant import InvariantBroken
+from varlog.ports.disk import DiskFailed
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_a_failed_write_or_sync_stops_the_replica(what: str) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        bind(log, 1)
+        setattr(disk, f"fail_{what}s", 1)
+        log.stage_batches(log.appended, [batch(1)])
+        with pytest.raises(DiskFailed):
+            await log.sync()
+        assert log.failure is not None
+        assert log.durable == 1
+        with pytest.raises(ReplicaFailed):
+            log.stage_batches(log.appended, [batch(2)])
+        with pytest.raises(ReplicaFailed):
+            log.stage_seal()
+        with pytest.raises(ReplicaFailed):
+            log.stage_trim(Glsn(1))
+        for call in (
+            log.sync(),
+            log.read(Slot(0), Slot(1), 100),
+            log.find_glsn(Glsn(1)),
+            log.find_time(0),
+            log.bindings(Slot(0), Slot(1)),
+            log.batch_at(Slot(0)),
+            log.digest(Slot(0), Slot(1)),
+            log.collect(),
+        ):
+            with pytest.raises(ReplicaFailed):
+                await call
+        await log.close()
+        with pytest.raises(ReplicaFailed, match="not trusted again"):
+            await reopen(disk)
+
+    run(scenario())
+
+
+def test_a_disk_that_takes_no_marker_either() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        disk.fail_syncs = 2
+        log.stage_batches(log.appended, [batch(1)])
+        with pytest.raises(DiskFailed):
+            await log.sync()
+        with pytest.raises(ReplicaFailed, match="could not be marked"):
+            await log.sync()
+
+    run(scenario())
+
+
+def test_a_sync_that_fails_while_rolling() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        count = await fill(log, 2)
+        while log.failure is None:
+            disk.fail_syncs = 1 if log.stored_bytes > 28_000 else 0
+            log.stage_batches(log.appended, [batch(1, size=2000)])
+            try:
+                await log.sync()
+            except DiskFailed:
+                break
+        assert log.failure is not None
+        disk.crash()
+        await disk.remove(f"{FOLDER}/failed")
+        assert (await reopen(disk)).durable >= count
+
+    run(scenario())
+
+
+def test_calls_that_make_no_sense() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        await append(log, batch(0, count=4))
+        with pytest.raises(InvariantBroken):
+            log.stage_batches(Slot(3), [batch(1)])
+        with pytest.raises(InvalidArgument):
+            bind(log, 5)
+        bind(log, 2)
+        with pytest.raises(InvalidArgument):
+            log.stage_finish(Slot(1))
+        with pytest.raises(InvalidArgument):
+            log.stage_finish(Slot(5))
+        log.stage_finish(Slot(4))
+        log.stage_finish(Slot(4))
+        with pytest.raises(InvalidArgument):
+            log.stage_finish(Slot(2))
+        with pytest.raises(Sealed):
+            log.stage_batches(log.appended, [batch(1)])
+        await log.close()
+        with pytest.raises(InvalidArgument, match="closed"):
+            await log.sync()
+
+    run(scenario())

@@ -1,0 +1,256 @@
+"""Positions and reads of a healthy replica."""
+
+import pytest
+from tests.storage.crash_disk import CrashDisk
+from tests.storage.harness import append, batch, bind, create, data_files, fill, read_all, reopen, run
+
+from varlog.base.errors import AlreadyExists, NotFound, NotWritten, Trimmed
+from varlog.base.ids import Glsn, Slot
+from varlog.base.ranges import Binding
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.search import DigestRow
+from varlog.wire.proto import varlog_pb2 as pb
+from varlog.wire.record import RecordKind, walk_records
+
+MIB = 1 << 20
+
+
+def test_positions_move_as_staged_and_synced() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        assert (log.appended, log.durable, log.committed, log.bound, log.next_glsn) == (0, 0, 0, 0, 0)
+        assert (log.spec, log.staged, log.sealed, log.end) == (b"the spec", False, False, None)
+        log.stage_batches(Slot(0), [batch(0, count=3), batch(1, count=2)])
+        assert (log.appended, log.durable, log.staged) == (5, 0, True)
+        await log.sync()
+        assert (log.durable, log.staged) == (5, False)
+        log.stage_binding(Binding(Slot(0), Glsn(11), 3), 20)
+        assert (log.committed, log.bound, log.next_glsn, log.high_watermark) == (3, 0, 14, 20)
+        assert await log.bindings(Slot(1), Slot(3)) == [Binding(Slot(1), Glsn(12), 2)]
+        await log.sync()
+        assert log.bound == 3
+        log.stage_trim(Glsn(11))
+        await log.sync()
+        assert (log.trimmed, log.trimmed_glsn) == (1, 11)
+
+    run(scenario())
+
+
+def test_one_group_is_one_write_and_one_sync() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        bind(log, 1)
+        log.stage_batches(log.appended, [batch(number) for number in range(1, 9)])
+        log.stage_seal()
+        writes, syncs = len(disk.writes), disk.syncs
+        await log.sync()
+        assert (len(disk.writes) - writes, disk.syncs - syncs) == (1, 1)
+        await log.sync()
+        assert len(disk.writes) - writes == 1, "nothing staged, nothing written"
+
+    run(scenario())
+
+
+def test_bindings_that_continue_each_other_are_one_record() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, *[batch(number) for number in range(6)])
+        for gap in (0, 0, 0, 2, 0, 0):
+            bind(log, 1, gap=gap)
+        await log.sync()
+        kinds = [record.kind for record in walk_records(disk.writes[-1][2])]
+        assert kinds == [RecordKind.BIND, RecordKind.BIND]
+        assert await log.bindings(Slot(0), Slot(6)) == [Binding(Slot(0), Glsn(1), 3), Binding(Slot(3), Glsn(6), 3)]
+
+    run(scenario())
+
+
+def test_limits_of_a_read() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk(), file_bytes=MIB)
+        await append(log, *[batch(number, count=2, size=1000) for number in range(20)])
+        whole = await log.read(Slot(0), Slot(40), MIB)
+        assert (whole.slot, whole.end, whole.batches) == (0, 40, 20)
+        assert (await log.read(Slot(7), Slot(40), MIB)).slot == 6, "from the batch that contains the slot"
+        assert (await log.read(Slot(0), Slot(9), MIB)).end == 8, "whole batches below the limit"
+        assert (await log.read(Slot(0), Slot(1), MIB)).end == 0, "or none"
+        assert (await log.read(Slot(4), Slot(40), 1)).batches == 1, "at least one, however large"
+        assert (await log.read(Slot(4), Slot(40), 5000)).batches == 2
+        assert (await log.read(Slot(4), Slot(40), MIB, 3)).end == 10
+        for start in (40, 41, 100):
+            empty = await log.read(Slot(start), Slot(1000), MIB)
+            assert (empty.slot, empty.end, len(empty.data)) == (start, start, 0)
+
+    run(scenario())
+
+
+def test_a_read_is_one_input_operation() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=MIB)
+        while data_files(log) < 3:
+            await append(log, *[batch(log.appended, count=3, size=500)] * 8)
+        await log.close()
+        log = await reopen(disk, file_bytes=MIB)
+        for slot in range(0, log.durable, 97):
+            disk.reads = 0
+            assert (await log.read(Slot(slot), log.durable, 8000)).slot <= slot
+            assert disk.reads == 1
+        disk.bytes_read, slot = 0, Slot(0)
+        while slot < log.durable:
+            slot = (await log.read(slot, log.durable, 20_000)).end
+        assert disk.bytes_read < 1.2 * log.stored_bytes, "who goes on where he stopped reads nothing twice"
+
+    run(scenario())
+
+
+def test_a_batch_larger_than_asked_for_takes_a_second_look() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=4 * MIB)
+        await append(log, batch(0), batch(1, size=300_000), batch(2))
+        await log.close()
+        log = await reopen(disk, file_bytes=4 * MIB)
+        disk.reads = 0
+        found = await log.read(Slot(1), Slot(3), 100)
+        assert (found.slot, found.end) == (1, 2)
+        assert disk.reads == 2
+
+    run(scenario())
+
+
+def test_headers_of_recent_batches_cost_nothing() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, *[batch(number, count=2) for number in range(50)])
+        log.stage_batches(log.appended, [batch(50, count=2)])
+        disk.reads = 0
+        assert await log.batch_at(Slot(100)) == batch(50, count=2)[1], "staged ones too"
+        assert await log.batch_at(Slot(40)) == batch(20, count=2)[1]
+        assert await log.batch_at(Slot(41)) is None
+        assert await log.batch_at(Slot(102)) is None
+        assert disk.reads == 0
+        await log.sync()
+        await log.close()
+        log = await reopen(disk)
+        assert await log.batch_at(Slot(40)) == batch(20, count=2)[1]
+        assert await log.batch_at(Slot(41)) is None
+
+    run(scenario())
+
+
+def test_a_read_ends_with_the_file() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        count = await fill(log, 3)
+        first = await log.read(Slot(0), log.durable, MIB)
+        assert first.end == log._files[1].first_slot < count
+        assert len(await read_all(log)) == count
+
+    run(scenario())
+
+
+def test_a_finished_replica_ends_where_it_was_told() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        producer = b"q" * 16
+        await append(log, *[batch(n, count=2, time_us=n, producer=producer, sequence=n) for n in range(10)])
+        bind(log, 8)
+        log.stage_seal()
+        log.stage_finish(Slot(8))
+        await log.sync()
+        await check_finished(log, producer)
+        await log.close()
+        await check_finished(await reopen(disk), producer)
+
+    async def check_finished(log: ReplicaLog, producer: bytes) -> None:
+        assert (log.appended, log.durable, log.committed, log.end, log.sealed) == (8, 8, 8, 8, True)
+        assert len(await read_all(log)) == 4
+        assert (await log.read(Slot(8), Slot(20), MIB)).end == 8
+        assert await log.batch_at(Slot(8)) is None
+        assert await log.find_time(6) == 8
+        assert log.producers.next_sequence(producer) == 4
+        assert [row.slot for row in await log.digest(Slot(0), Slot(8))] == [0, 2, 4, 6]
+
+    run(scenario())
+
+
+def test_digest() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        batches = [batch(number, count=2) for number in range(4)]
+        await append(log, *batches)
+        bind(log, 8)
+        log.stage_trim(Glsn(2))
+        await log.sync()
+        rows = await log.digest(Slot(0), Slot(12))
+        assert rows == [
+            DigestRow(Slot(0), 2, pb.SLOT_UNKNOWN, 0),
+            *[DigestRow(Slot(2 * n), 2, pb.SLOT_DATA, batches[n][1].crc) for n in (1, 2, 3)],
+            DigestRow(Slot(8), 4, pb.SLOT_EMPTY, 0),
+        ]
+        assert await log.digest(Slot(4), Slot(6)) == [DigestRow(Slot(4), 2, pb.SLOT_DATA, batches[2][1].crc)]
+        assert await log.digest(Slot(4), Slot(4)) == []
+
+    run(scenario())
+
+
+def test_a_trim_ahead_of_the_commits_it_covers() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, *[batch(number) for number in range(10)])
+        bind(log, 2)
+        log.stage_trim(Glsn(6))
+        await log.sync()
+        assert (log.trimmed, log.trimmed_glsn) == (2, 6)
+        bind(log, 8)
+        assert log.trimmed == 6
+        await log.sync()
+        await log.close()
+        assert (await reopen(disk)).trimmed == 6
+
+    run(scenario())
+
+
+def test_what_is_not_there() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        with pytest.raises(NotFound):
+            await reopen(disk)
+        log = await create(disk)
+        with pytest.raises(AlreadyExists):
+            await create(disk)
+        await append(log, batch(0), batch(1))
+        bind(log, 1)
+        with pytest.raises(NotWritten) as error:
+            await log.bindings(Slot(0), Slot(2))
+        assert error.value.tail == 1
+        assert await log.bindings(Slot(1), Slot(1)) == []
+        bind(log, 1)
+        log.stage_trim(Glsn(1))
+        await log.sync()
+        for call in (log.bindings(Slot(0), Slot(2)), log.batch_at(Slot(0)), log.read(Slot(0), Slot(2), 9)):
+            with pytest.raises(Trimmed):
+                await call
+        log.stage_trim(Glsn(0))
+        await log.sync()
+        assert log.trimmed_glsn == 1, "a trim point never moves back"
+
+    run(scenario())
+
+
+def test_handles_are_bounded() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        await fill(log, 14)
+        await read_all(log)
+        assert len(log._files._open) <= 9
+        assert len(log._files) == 14
+
+    run(scenario())

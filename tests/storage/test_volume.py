@@ -1,0 +1,120 @@
+"""Volumes: whose they are, and what lies on them."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.storage.crash_disk import CrashDisk
+from tests.storage.harness import FOLDER, REPLICA, append, batch, create, reopen, run
+
+from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
+from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import IDENTITY, Volume
+
+
+def test_an_empty_folder_is_formatted_once() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        volume = await Volume.open(disk, Random(1))
+        first = volume.identity
+        assert (first.cluster_id, first.node_id, first.boot, len(first.incarnation)) == ("", 0, 0, 32)
+        await volume.begin_boot()
+        await volume.join("c1", 4)
+        disk.crash()
+        volume = await Volume.open(disk, Random(2))
+        assert volume.identity == replace(first, cluster_id="c1", node_id=4, boot=1)
+        assert (await Volume.open(CrashDisk(), Random(2))).identity.incarnation != first.incarnation
+
+    run(scenario())
+
+
+def test_a_volume_never_changes_hands() -> None:
+    async def scenario() -> None:
+        volume = await Volume.open(CrashDisk(), Random(1))
+        await volume.join("c1", 4)
+        await volume.join("c1", 4)
+        for cluster_id, node_id in (("c2", 4), ("c1", 5)):
+            with pytest.raises(WrongCluster):
+                await volume.join(cluster_id, node_id)
+
+    run(scenario())
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        await disk.open("holiday.jpg", create=True)
+        with pytest.raises(InvalidArgument, match=r"holiday\.jpg"):
+            await Volume.open(disk, Random(1))
+        disk = CrashDisk()
+        await create(disk)
+        with pytest.raises(Corrupt, match="no identity"):
+            await Volume.open(disk, Random(1))
+
+    run(scenario())
+
+
+def test_every_flipped_bit_of_the_identity_is_found() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        volume = await Volume.open(disk, Random(1))
+        await volume.join("cluster", 3)
+        for offset in range(len(disk.content(IDENTITY).bytes)):
+            disk.flip(IDENTITY, offset, 1 << offset % 8)
+            try:
+                found = await Volume.open(disk, Random(1))
+            except (Corrupt, Unsupported):
+                pass
+            else:
+                assert found.identity == volume.identity, "white space"
+            disk.flip(IDENTITY, offset, 1 << offset % 8)
+
+    run(scenario())
+
+
+def test_replicas_are_listed_in_order_when_they_are_whole() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        volume = await Volume.open(disk, Random(1))
+        ids = [ReplicaId(LogId(log), Epoch(1), StreamId(stream)) for log, stream in ((10, 2), (2, 1), (10, 1))]
+        for replica in ids:
+            log = await ReplicaLog.create(disk, volume.folder(replica), replica, b"", random=Random(1))
+            await log.close()
+        await disk.make_folder("replicas/99.1.1")
+        await disk.open("replicas/stray", create=True)
+        assert await volume.replicas() == sorted(ids)
+        await volume.drop(ids[0])
+        await volume.drop(ids[0])
+        assert await volume.replicas() == sorted(ids[1:])
+        with pytest.raises(NotFound):
+            await ReplicaLog.open(disk, volume.folder(ids[0]), random=Random(1))
+
+    run(scenario())
+
+
+def test_a_replica_that_lost_its_spec_is_not_overwritten() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        await log.close()
+        await disk.remove(f"{FOLDER}/spec")
+        with pytest.raises(Corrupt, match="not overwritten"):
+            await create(disk)
+        volume = await Volume.open(CrashDisk(), Random(1))
+        assert volume.folder(REPLICA) == FOLDER
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("offset", [3, 9, 20, 41])
+def test_a_damaged_spec_is_told(offset: int) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        await (await create(disk)).close()
+        disk.flip(f"{FOLDER}/spec", offset)
+        with pytest.raises(VarlogError, match="spec"):
+            await reopen(disk)
+
+    run(scenario())
