@@ -17,13 +17,15 @@ from typing import Any, ClassVar, TypeVar
 
 from crc32c import crc32c
 
+_PATTERN = bytes(range(251))
+
 ID_CHARACTERS = 64
 """Longest id in front of a payload."""
 
 
 def payload_bytes(name: str, padding: int = 0) -> bytes:
     """An entry that says who it is."""
-    return f"{name};".encode() + bytes((index * 7 + len(name)) & 0xFF for index in range(padding))
+    return f"{name};".encode() + (_PATTERN * (padding // len(_PATTERN) + 1))[:padding]
 
 
 def fingerprint(payload: bytes) -> str:

@@ -547,6 +547,15 @@ def test_find_need_not_see_what_came_during_the_call() -> None:
     assert not story.violations("find")
 
 
+def test_find_may_answer_one_past_the_tail() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.find(99, 3)
+    story.ack("c", 3)
+    story.final("abc", times=[10, 20, 30])
+    assert not story.violations("find")
+
+
 def test_find_ignores_what_is_trimmed() -> None:
     story = Story()
     story.ack("abc", 1)

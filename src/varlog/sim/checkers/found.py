@@ -1,4 +1,7 @@
-"""Find (a promise of the client): the first position, of those committed before the call, at or after a time."""
+"""Find (a promise of the client): the first position, of those committed before the call, at or after a time.
+
+With none such the answer is one past the tail, where an entry of any time may come later.
+"""
 
 from collections.abc import Iterator
 
@@ -52,7 +55,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
             filled += 1
         if find.glsn is None or find.end is None:
             continue
-        if times.get(find.glsn, find.time_us) < find.time_us:
+        if find.glsn <= reach and times.get(find.glsn, find.time_us) < find.time_us:
             yield history.violation("find", f"{describe(find)}, whose time is {times[find.glsn]}")
         low = min(asked(find.end) + 1, final.tail + 1)
         if highest.within(low, max(low, min(find.glsn, final.tail + 1))) >= find.time_us:

@@ -1,0 +1,88 @@
+"""The final state: the whole log through the public client, and every replica from its own files."""
+
+from collections.abc import Callable
+
+from varlog.base.errors import Corrupt, ReplicaFailed
+from varlog.base.ids import ReplicaId, Slot
+from varlog.client import Log
+from varlog.sim.history import FinalLog, Replica, fingerprint
+from varlog.sim.host import Host, Process
+from varlog.sim.workload import microseconds
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import Volume
+from varlog.wire.batch import Batch
+from varlog.wire.proto import varlog_pb2 as pb
+from varlog.wire.record import RecordKind, walk_records
+
+READ_BYTES = 1 << 20
+
+
+async def read_whole_log(log: Log, name: str) -> FinalLog:
+    """Everything from the trim point to the tail."""
+    tail = await log.tail()
+    final = FinalLog(log=name, tail=tail, trimmed=(await log.info()).trimmed)
+    if tail > final.trimmed:
+        async for entry in log.subscribe(start=final.trimmed + 1, stop=tail + 1):
+            final.glsns.append(entry.glsn)
+            final.payloads.append(fingerprint(entry.payload))
+            final.streams.append(entry.stream)
+            final.slots.append(entry.slot)
+            final.times_us.append(microseconds(entry.time))
+    return final
+
+
+async def audit_node(
+    process: Process, infos: dict[str, pb.LogInfo], host_of: Callable[[pb.LogInfo, int], Host]
+) -> list[Replica]:
+    """All replicas of a node that belong to the logs."""
+    names = {info.id: name for name, info in infos.items()}
+    found = []
+    for disk in process.disks:
+        volume = await Volume.open(disk, process.world.random)
+        for replica in await volume.replicas():
+            if replica.log in names:
+                record = _expected(names[replica.log], infos[names[replica.log]], replica, process.host, host_of)
+                await _read_files(process, volume, replica, record)
+                found.append(record)
+    return found
+
+
+def _expected(
+    name: str, info: pb.LogInfo, replica: ReplicaId, host: Host, host_of: Callable[[pb.LogInfo, int], Host]
+) -> Replica:
+    """Which member of its stream it is."""
+    streams = [stream for segment in info.chain for stream in segment.streams if stream.id == replica.stream]
+    hosts = [host_of(info, node) for node in streams[0].members]
+    position = hosts.index(host)
+    node = streams[0].members[position]
+    return Replica(log=name, segment=replica.segment, stream=replica.stream, node=node, position=position)
+
+
+async def _read_files(process: Process, volume: Volume, replica: ReplicaId, record: Replica) -> None:
+    failed = [path for platter in process.host.platters for path in platter.failed_syncs if f"{replica}" in path]
+    record.excuse = f"syncs failed: {', '.join(failed)}" if failed else ""
+    try:
+        log = await ReplicaLog.open(volume.disk, volume.folder(replica), random=process.world.random)
+    except (ReplicaFailed, Corrupt) as error:
+        record.state, record.trouble = "failed", repr(error)
+        return
+    record.durable, record.committed = log.durable, log.committed
+    record.trimmed_slot, record.trimmed_glsn = log.trimmed, log.trimmed_glsn
+    record.state = "finished" if log.end is not None else "sealed" if log.sealed else "open"
+    await _read_batches(log, record)
+    if record.first_slot < log.committed:
+        for binding in await log.bindings(Slot(record.first_slot), log.committed):
+            record.glsns += range(binding.glsn, binding.glsn_end)
+    await log.close()
+
+
+async def _read_batches(log: ReplicaLog, record: Replica) -> None:
+    slot = record.first_slot = log.trimmed
+    while slot < log.durable:
+        run = await log.read(slot, log.durable, READ_BYTES)
+        for found in walk_records(run.data):
+            if found.kind == RecordKind.BATCH:
+                payloads = Batch(run.data[found.body : found.body + found.length]).payloads()
+                skipped = max(0, record.first_slot - found.slot)
+                record.payloads += [fingerprint(payload) for payload in payloads[skipped:]]
+        slot = run.end

@@ -1,0 +1,318 @@
+"""Planted bugs: the test of the test. Each breaks one rule that the design stands on, by patching production classes.
+
+Production code has no hooks for this. `planted(name)` is a context manager under which a seed is run;
+`tests/sim/test_teeth.py` says how many seeds each takes to be caught. A bug is written here the way it
+would be written by mistake: small, plausible, and right in fair weather.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from varlog.base.errors import InvalidArgument
+from varlog.base.ids import Glsn, Slot
+from varlog.base.ranges import Binding
+from varlog.client.session import Flight, Session
+from varlog.client.writer import Carried, StreamWriter
+from varlog.core.merge import Merge
+from varlog.core.ordering.cut import StreamOrder
+from varlog.core.replica import ReplicaState, Verdict, judge_commit
+from varlog.node import server as node_server
+from varlog.node.forwarder import STORES_IN_FLIGHT, Forwarder
+from varlog.node.primary import Primary
+from varlog.node.replica import Batches, Replica
+from varlog.ports import Transaction
+from varlog.repository import keys, orderer, service
+from varlog.repository.orderer import Orderer
+from varlog.storage.producers import ProducerTable
+from varlog.storage.replica_log import ReplicaLog
+from varlog.transport.peer import Peer, Reply, Request
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """What is wrong, in words, and how it is done."""
+
+    description: str
+    plant: Callable[[], AbstractContextManager[None]]
+
+
+BUGS: dict[str, Bug] = {}
+
+
+def planted(name: str) -> AbstractContextManager[None]:
+    """The named bug, for as long as the context lasts."""
+    if name not in BUGS:
+        raise InvalidArgument(f"there is no planted bug {name!r}; known are {', '.join(sorted(BUGS))}")
+    return BUGS[name].plant()
+
+
+def _bug(description: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
+    """Register a generator function, named after the bug, as a context manager."""
+
+    def register(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+        BUGS[plant.__name__] = Bug(description, contextmanager(plant))
+        return plant
+
+    return register
+
+
+@contextmanager
+def _swap(owner: Any, **members: Any) -> Iterator[None]:
+    """Members of a class or module are others for a while."""
+    with ExitStack() as stack:
+        for name, other in members.items():
+            before = vars(owner)[name]
+            setattr(owner, name, other)
+            stack.callback(setattr, owner, name, before)
+        yield
+
+
+# ---------------------------------------------------------------- node
+
+
+@_bug("an append is answered when all copies are stored, with the position it will surely get")
+def ack_on_replication() -> Iterator[None]:
+    judge, synced = Forwarder._judge, Replica._synced
+    confirmed: dict[tuple[Replica, int], int] = {}
+
+    def answer(replica: Replica) -> None:
+        members = len(replica.spec.members)
+        copies = [confirmed.get((replica, node), 0) for node in replica.spec.members[1:members]]
+        stored = min([replica.log.durable, *copies])
+        for callback in replica.on_commit:
+            primary = getattr(callback, "__self__", None)
+            if isinstance(primary, Primary):
+                guess = (replica.log.next_glsn or 1) - replica.log.committed
+                while primary._waiting and primary._waiting[0].end <= stored:
+                    first = primary._waiting.popleft()
+                    primary._waiting_bytes -= first.size
+                    primary._reply(first, Glsn(first.slot + guess))
+
+    def judge_and_answer(self: Forwarder, reply: Reply) -> Slot:
+        cursor = judge(self, reply)
+        confirmed[self._replica, self._backup] = cursor
+        answer(self._replica)
+        return cursor
+
+    def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
+        synced(self, waiting)
+        answer(self)
+
+    with _swap(Forwarder, _judge=judge_and_answer), _swap(Replica, _synced=synced_and_answer):
+        yield
+
+
+@_bug("a replica reports what it has taken, not what is synced")
+def unsynced_tail_reported() -> Iterator[None]:
+    add_row = node_server._add_row
+
+    def add_optimistic_row(report: pb.GetReportResponse, replica: Replica) -> None:
+        add_row(report, replica)
+        report.uncommit_reports[-1].uncommitted_llsn_length = replica.log.appended - replica.log.committed
+
+    def stage_and_tell(self: Replica, slot: Slot, batches: Batches) -> None:
+        stage(self, slot, batches)
+        self._changed(self)
+
+    stage = Replica._stage
+    with _swap(node_server, _add_row=add_optimistic_row), _swap(Replica, _stage=stage_and_tell):
+        yield
+
+
+@_bug("a commit is bound to the next slots, whichever slots it is for")
+def commit_out_of_turn() -> Iterator[None]:
+    def advance(self: Replica, binding: Binding, high_watermark: int) -> None:
+        if self._failure is not None:
+            return
+        log = self.log
+        verdict = judge_commit(log.committed, log.durable, log.next_glsn, binding)
+        if verdict is Verdict.MISSED and log.committed + binding.count <= log.durable:
+            self._apply(Binding(log.committed, binding.glsn, binding.count), high_watermark)
+        else:
+            plain(self, binding, high_watermark)
+
+    plain = Replica.advance
+    with _swap(Replica, advance=advance):
+        yield
+
+
+@_bug("a backup gets its copy while the primary is still syncing its own")
+def backup_before_primary_sync() -> Iterator[None]:
+    def stage(self: Replica, slot: Slot, batches: Batches) -> None:
+        plain_stage(self, slot, batches)
+        for callback in self.on_sync:
+            callback()
+
+    def recent(self: Replica, slot: Slot) -> Any:
+        return self._recent.get(slot)
+
+    async def copy(self: Forwarder, peer: Peer, cursor: Slot) -> None:
+        replica = self._replica
+        while True:
+            while cursor < replica.log.appended and len(self._in_flight) < STORES_IN_FLIGHT:
+                end, body = await self._next_body(cursor)
+                if end == cursor:
+                    break
+                self._send(peer, cursor, body)
+                cursor = end
+            self._wake.clear()
+            if self._in_flight:
+                cursor = await self._settle_oldest(cursor)
+            else:
+                if peer.closed_error is not None:
+                    raise peer.closed_error
+                if replica.state is ReplicaState.FAILED:
+                    return
+                await self._wake.wait()
+
+    def judge(self: Forwarder, reply: Reply) -> Slot:
+        status = reply.message
+        assert isinstance(status, pb.ReplicaStatus)
+        return Slot(status.contiguous)
+
+    plain_stage = Replica._stage
+    with _swap(Replica, _stage=stage, recent=recent), _swap(Forwarder, _copy=copy, _judge=judge):
+        yield
+
+
+@_bug("what producers have sent is forgotten when a node starts again")
+def producers_forgotten() -> Iterator[None]:
+    plain = ReplicaLog.__init__
+
+    def forgetful(self: ReplicaLog, *arguments: Any) -> None:
+        plain(self, *arguments)
+        self.producers = ProducerTable()
+
+    with _swap(ReplicaLog, __init__=forgetful):
+        yield
+
+
+@_bug("bindings are reported as bound on disk before they are")
+def binding_reported_early() -> Iterator[None]:
+    add_row = node_server._add_row
+
+    def add_hasty_row(report: pb.GetReportResponse, replica: Replica) -> None:
+        add_row(report, replica)
+        report.uncommit_reports[-1].bound_llsn_offset = replica.log.committed + 1
+
+    with _swap(node_server, _add_row=add_hasty_row):
+        yield
+
+
+@_bug("a commit for more than the replica has is bound as far as it goes")
+def commit_bound_in_part() -> Iterator[None]:
+    def advance(self: Replica, binding: Binding, high_watermark: int) -> None:
+        log = self.log
+        there = log.durable - binding.slot
+        if binding.slot == log.committed and 0 < there < binding.count:
+            binding = Binding(binding.slot, binding.glsn, there)
+        plain(self, binding, high_watermark)
+
+    plain = Replica.advance
+    with _swap(Replica, advance=advance):
+        yield
+
+
+# ---------------------------------------------------------------- repository
+
+
+@_bug("a member that has not reported does not hold its stream back")
+def missing_report_ignored() -> Iterator[None]:
+    def ready_end(self: StreamOrder) -> Slot:
+        if self.stopped or not self.tails:
+            return self.committed
+        return max(self.committed, min(self.tails.values()))
+
+    with _swap(StreamOrder, ready_end=ready_end):
+        yield
+
+
+@_bug("a cut is announced while it is being persisted")
+def cut_announced_early() -> Iterator[None]:
+    async def cut(self: Orderer) -> None:
+        due, self._due = self._due, {}
+        cuts = [cut for order in due.values() if (cut := order.next_cut()) is not None]
+        if not cuts:
+            return
+        transaction = Transaction()
+        for each in cuts:
+            self._drop_bound(self._orders[each.log], transaction)
+            transaction.put[keys.cut(each.log, each.high_watermark)] = orderer._encode(each).SerializeToString()
+        self._announce(cuts)
+        if not await self._commit(transaction):
+            self._due = due | self._due
+            return
+        for each in cuts:
+            due[each.log].apply(each)
+
+    with _swap(Orderer, _cut=cut):
+        yield
+
+
+@_bug("the history of cuts is dropped once one member has it on disk")
+def history_dropped_early() -> Iterator[None]:
+    def bound_end(self: StreamOrder) -> Slot:
+        return max(self.bound.values(), default=Slot(0))
+
+    with _swap(StreamOrder, bound_end=bound_end):
+        yield
+
+
+@_bug("a trim is answered when it is recorded, before the members have it")
+def trim_answered_early() -> Iterator[None]:
+    async def nobody_waits(calls: list[Coroutine[Any, Any, None]], what: str) -> None:
+        for call in calls:
+            task = asyncio.get_running_loop().create_task(call)
+            task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+
+    with _swap(service, _all_or_first_error=nobody_waits):
+        yield
+
+
+@_bug("the tail is answered from a copy that is refreshed now and then")
+def stale_tail() -> Iterator[None]:
+    copies: dict[tuple[service.Service, int], tuple[float, int]] = {}
+
+    def tail(self: service.Service, request: Request) -> None:
+        now = self._world.clock.now()
+        log = request.message.log
+        copied = copies.get((self, log))
+        if copied is None or now - copied[0] > 1.0:
+            copied = copies[self, log] = (now, self._orderer.order(log).high_watermark)
+        request.reply(pb.TailReply(tail=copied[1], trimmed=self._catalog.log(log).trimmed))
+
+    with _swap(service.Service, tail=tail):
+        yield
+
+
+# ---------------------------------------------------------------- client
+
+
+@_bug("an append that was not answered is sent again under a new identity")
+def retry_with_new_identity() -> Iterator[None]:
+    plain = StreamWriter._transmit
+
+    def transmit(self: StreamWriter, peer: Peer, session: Session[Carried], flight: Flight[Carried]) -> None:
+        if flight.unknown:
+            flight.batch.stamp(self._world.random.randbytes(16), 0)
+        plain(self, peer, session, flight)
+
+    with _swap(StreamWriter, _transmit=transmit):
+        yield
+
+
+@_bug("the merge goes on with what is there when a stream is late")
+def merge_does_not_wait() -> Iterator[None]:
+    plain = Merge.take
+
+    def take(self: Merge[Any]) -> list[Any]:
+        if self._fronts and self.next not in self._fronts and len(self._fronts) < len(self._queues):
+            self.next = Glsn(min(self._fronts))
+        return plain(self)
+
+    with _swap(Merge, take=take):
+        yield

@@ -1,0 +1,289 @@
+"""The course of one run.
+
+    start   servers come up, logs are made (in calm, or already in chaos)
+    chaos   clients work, faults strike
+    heal    faults stop, everything is up again; every stream must take an append within a bound (I14)
+    settle  clients finish what they have under way; subscribers must reach the tail
+    audit   the log is read through the client; then all nodes lose power, and their files are read
+
+`history` then has everything that the checkers need.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from varlog.base.errors import AlreadyExists, VarlogError
+from varlog.client import Cluster, Log, connect
+from varlog.sim.audit import audit_node, read_whole_log
+from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
+from varlog.sim.faults import Nemesis
+from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
+from varlog.sim.host import Host, Process
+from varlog.sim.loop import SimulatedLoop, SimulationError
+from varlog.sim.record import Recorder
+from varlog.sim.trace import Trace
+from varlog.sim.weather import Weather
+from varlog.sim.workload import Worker, settle_append
+from varlog.transport.peer import connect as connect_peer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+BOUND_SECONDS = 60.0
+"""Within so long after all faults have stopped, every stream takes an append and every subscriber is at the tail."""
+
+STABLE_SECONDS = 3.0
+"""The log is taken to have come to rest when its tail has not moved for so long."""
+
+CREATE_SECONDS = 120.0
+"""Within so long the logs are made, faults or not."""
+
+CALM_START = 0.7
+"""Share of the runs in which faults begin only when the logs are there."""
+
+Result = TypeVar("Result")
+
+
+class Scenario:
+    """One run. `play` it, then look at `history`."""
+
+    def __init__(self, loop: SimulatedLoop, weather: Weather, trace: Trace) -> None:
+        self.loop = loop
+        self.weather = weather
+        self.shape = weather.shape
+        self.trace = trace
+        self.recorder = Recorder(loop, trace)
+        self.cluster = SimulatedCluster(loop, weather, trace)
+        self.url = self.cluster.url
+        self.log_names = [f"log{number}" for number in range(1, weather.shape.logs + 1)]
+        self.known = dict.fromkeys(self.log_names, 0)
+        self.trimmed = dict.fromkeys(self.log_names, 0)
+        self.stopping = False
+        self.lost: Host | None = None
+        self.infos: dict[str, pb.LogInfo] = {}
+        self._random = Random(f"{weather.seed}/scenario")
+        self._nemesis = Nemesis(self.cluster, weather.faults, Random(f"{weather.seed}/faults"))
+        self._workers: dict[str, Worker] = {}
+        self._admin = self.cluster.make_host("admin")
+        self._probes = 0
+
+    @property
+    def history(self) -> History:
+        return self.recorder.history
+
+    def summary(self) -> str:
+        """What happened, in numbers."""
+        counts: dict[str, int] = {}
+        for record in self.history.records:
+            name = f"{record.kind} {record.outcome}" if isinstance(record, Append) else record.kind
+            counts[name] = counts.get(name, 0) + 1
+        faults = ", ".join(f"{kind} {count}" for kind, count in sorted(self._nemesis.struck.items()))
+        done = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
+        return f"{self.loop.now:.1f} virtual s, {self.loop.steps} steps; {done}; faults: {faults or 'none'}"
+
+    # ------------------------------------------------------------ the course
+
+    async def play(self) -> None:
+        self.cluster.start_servers()
+        admin = self._admin.start(_stay)
+        if self._random.random() < CALM_START:
+            await self._as_admin(admin, self._create_logs)
+            self._start_workers()
+            await self._nemesis.rage(self.shape.chaos_seconds)
+        else:
+            making = self.loop.create_task(self._as_admin(admin, self._create_logs))
+            making.add_done_callback(lambda _: self._start_workers())
+            await self._nemesis.rage(self.shape.chaos_seconds)
+            self._nemesis.heal()
+            await making
+        if self.weather.faults.lost_node and self.shape.replicas > 1:
+            self._lose_node()
+        self._nemesis.heal()
+        self.trace.event(self.loop.now, "faults", "stop", "everything is up again")
+        await self._as_admin(admin, self._probe_and_settle)
+        self._nemesis.stop()
+        for host in (*self.cluster.clients, self._admin, *self.cluster.nodes):
+            host.crash(power_loss=True, keep=0.0)
+        await self._audit_files()
+
+    def _lose_node(self) -> None:
+        """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
+        self.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
+        self.trace.event(self.loop.now, self.lost.name, "is lost", "for good")
+        self.lost.crash(power_loss=True)
+
+    def _start_workers(self) -> None:
+        for number in range(1, self.shape.clients + 1):
+            self.cluster.start(self.cluster.add_client(f"client{number}", self._work))
+
+    async def _work(self, process: Process) -> None:
+        self._workers[process.host.name] = worker = Worker(self, process)
+        await worker.run()
+
+    async def _as_admin(self, admin: Process, work: Callable[[Process], Coroutine[Any, Any, Result]]) -> Result:
+        """Run in the admin's process, which no fault strikes (but the network's do)."""
+        result: Result = await admin.spawn(work(admin), "admin")
+        return result
+
+    # ------------------------------------------------------------ start
+
+    async def _create_logs(self, admin: Process) -> None:
+        deadline = admin.clock.now() + CREATE_SECONDS
+        for name in self.log_names:
+            while not await self._create_log(admin, name):
+                if admin.clock.now() > deadline:
+                    raise SimulationError(f"log {name} could not be made in {CREATE_SECONDS:g} s")
+                await admin.clock.sleep(0.2)
+
+    async def _create_log(self, admin: Process, name: str) -> bool:
+        try:
+            async with connect(self.url, world=admin.world) as cluster:
+                await cluster.create_log(name, replicas=self.shape.replicas, streams=self.shape.streams)
+        except AlreadyExists:
+            return True
+        except VarlogError as error:
+            self.trace.event(self.loop.now, "admin", "cannot create", f"{name}: {error!r}")
+            return False
+        return True
+
+    # ------------------------------------------------------------ heal and settle
+
+    async def _probe_and_settle(self, admin: Process) -> None:
+        healed, healed_time = self.recorder.tick(), self.loop.now
+        cluster = await self._connect(admin)
+        self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
+        probes = []
+        for name, info in self.infos.items():
+            for stream in info.chain[-1].streams:
+                expected = Expectation(log=name, stream=stream.id, healed=healed, healed_time=healed_time)
+                expected.bound, expected.excuse = BOUND_SECONDS, self._excuse(info, stream)
+                self.history.add(expected)
+                if not expected.excuse:
+                    probes.append(admin.spawn(self._probe(admin, cluster.log(name), name, stream.id), "probe"))
+        for probe in probes:
+            await probe
+        self.stopping = True
+        await self._settle(admin, cluster)
+        for host in self.cluster.clients:
+            host.crash(power_loss=False)
+        for name in self.log_names:
+            self.history.add(await read_whole_log(cluster.log(name), name))
+        await cluster.close()
+
+    async def _connect(self, admin: Process) -> Cluster:
+        """The repository may just be starting."""
+        deadline = admin.clock.now() + BOUND_SECONDS
+        while True:
+            cluster = connect(self.url, world=admin.world)
+            try:
+                return await cluster.__aenter__()
+            except VarlogError:
+                if admin.clock.now() > deadline:
+                    raise
+                await admin.clock.sleep(0.2)
+
+    async def _log_info(self, admin: Process, name: str) -> pb.LogInfo:
+        """The chain, asked for by the published protocol."""
+        address = f"{self.cluster.repositories[0].name}:{REPOSITORY_PORT}"
+        deadline = admin.clock.now() + BOUND_SECONDS
+        while True:
+            try:
+                peer = await connect_peer(admin.world, address, {}, timeout=5.0)
+                try:
+                    reply = await peer.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=5.0)
+                finally:
+                    peer.close()
+            except VarlogError:
+                if admin.clock.now() > deadline:
+                    raise
+                await admin.clock.sleep(0.2)
+            else:
+                assert isinstance(reply.message, pb.LogInfo)
+                return reply.message
+
+    def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
+        """Only a failed sync of a member's own files stops a stream for good (there is no reconfiguration yet)."""
+        for node in stream.members:
+            host = self.host_of(info, node)
+            if host is self.lost:
+                return f"{host.name} is lost for good"
+            if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
+                return f"a sync of its replica on {host.name} failed"
+        return ""
+
+    def host_of(self, info: pb.LogInfo, node: int) -> Host:
+        address = next(each.address for each in info.nodes if each.node_id == node)
+        hosts = [*self.cluster.nodes, self.lost] if self.lost is not None else self.cluster.nodes
+        return next(host for host in hosts if f"{host.name}:{NODE_PORT}" == address)
+
+    def _sync_failed(self, host: Host, replica: str) -> bool:
+        return any(f"{replica}/" in f"{path}/" for platter in host.platters for path in platter.failed_syncs)
+
+    async def _probe(self, admin: Process, log: Log, name: str, stream: int) -> None:
+        """Append to one stream until it works, or the bound has passed."""
+        deadline = self.loop.now + BOUND_SECONDS
+        while self.loop.now < deadline:
+            self._probes += 1
+            payload = payload_bytes(f"{admin.name}.{self._probes}")
+            append = Append(log=name, payloads=[fingerprint(payload)])
+            left = max(0.1, deadline - self.loop.now)
+            await settle_append(self.recorder, admin, append, log.append(payload, stream=stream, timeout=left))
+            if append.outcome == "ack":
+                return
+            await admin.clock.sleep(0.1)
+
+    async def _settle(self, admin: Process, cluster: Cluster) -> None:
+        """Until all operations have ended, tails are at rest and every subscriber is there, or time is up."""
+        deadline = self.loop.now + BOUND_SECONDS
+        tails: dict[str, int] = {}
+        since = self.loop.now
+        while self.loop.now < deadline:
+            await admin.clock.sleep(0.5)
+            seen = await self._tails(cluster)
+            if seen is None or any(worker.busy for worker in self._workers.values()):
+                continue
+            if seen != tails:
+                tails, since = seen, self.loop.now
+            if self.loop.now - since >= STABLE_SECONDS and not self._behind(tails):
+                break
+        for subscription in self._open_subscriptions():
+            subscription.must_catch_up = True
+
+    async def _tails(self, cluster: Cluster) -> dict[str, int] | None:
+        try:
+            return {name: await cluster.log(name).tail() for name in self.log_names}
+        except VarlogError:
+            return None
+
+    def _open_subscriptions(self) -> list[Subscription]:
+        return [
+            record
+            for record in self.history.records
+            if isinstance(record, Subscription) and record.end is None and self._alive(record.client)
+        ]
+
+    def _alive(self, client: str) -> bool:
+        return any(
+            host.process is not None and host.up and host.process.name == client for host in self.cluster.clients
+        )
+
+    def _behind(self, tails: dict[str, int]) -> bool:
+        return any(
+            (subscription.glsns[-1] if subscription.glsns else subscription.first - 1) < tails[subscription.log]
+            for subscription in self._open_subscriptions()
+        )
+
+    # ------------------------------------------------------------ audit
+
+    async def _audit_files(self) -> None:
+        """What the disks hold now is what was synced, and nothing else."""
+        for host in self.cluster.nodes:
+            process = host.start(_stay)
+            for replica in await process.spawn(audit_node(process, self.infos, self.host_of), "audit"):
+                self.history.add(replica)
+
+
+async def _stay(process: Process) -> None:
+    """A program that waits to be told."""
+    await asyncio.get_running_loop().create_future()
