@@ -54,6 +54,7 @@ class PeerPool:
             if known.error is not None and self._world.clock.now() < known.not_before:
                 raise Unavailable(known.error.message) from known.error
             known.attempt = asyncio.create_task(self._connect(address, known), name=f"connect {address}")
+            known.attempt.add_done_callback(_retrieve)
         # shield: a caller that gives up must not end the attempt others wait for
         return await asyncio.shield(known.attempt)
 
@@ -81,3 +82,9 @@ class PeerPool:
                 known.attempt.cancel()
             if known.peer is not None:
                 known.peer.close()
+
+
+def _retrieve(attempt: "asyncio.Task[Peer]") -> None:
+    """All who waited for it may have given up; its error is remembered for the next who asks."""
+    if not attempt.cancelled():
+        attempt.exception()
