@@ -221,6 +221,7 @@ class Appender:
                 if session.producer == token.producer and flight is not None:
                     batch = flight.batch
                     assert isinstance(batch, _Gathered)
+                    writer.hurry(session)
                     return self._join(batch, token)
         return None
 

@@ -264,19 +264,21 @@ class Producer:
             self._lingering = None
         if not self._payloads:
             return None
+        deadline = self._batch_deadline or self._clock.now() + self._timeout  # filled at once, it did not linger
         columns = Columns(self._payloads, self._keys, self._headers, self._size)
         chunk = Chunk(
             self._settled,
             self._clock.wall_us,
             columns,
             self._futures,
-            self._batch_deadline,
+            deadline,
             whole=False,
             compress=self._compress,
         )
         self._payloads, self._futures = [], []
         self._keys = self._headers = None
         self._size = 0
+        self._batch_deadline = 0.0
         return self._count(chunk)
 
     def _count(self, chunk: Chunk) -> Chunk:

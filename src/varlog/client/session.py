@@ -93,6 +93,12 @@ class Session(Generic[Batch]):
         self._send_next = flight.sequence + 1
         return Transmission(flight, self._round, next(iter(self.unresolved)))
 
+    def send_again(self) -> None:
+        """Carry everything again, without waiting for the answers to what is on its way."""
+        if self.unresolved:
+            self._round += 1
+            self._send_next = min(self._send_next, next(iter(self.unresolved)))
+
     # ------------------------------------------------------------ answers
 
     def acked(self, transmission: Transmission[Batch]) -> bool:

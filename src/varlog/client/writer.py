@@ -155,6 +155,11 @@ class StreamWriter:
         session.add(batch)
         self._pump()
 
+    def hurry(self, session: Session[Carried]) -> None:
+        """Someone asks for the outcome of what was sent: send it again now."""
+        session.send_again()
+        self._pump()
+
     def close(self) -> list[Flight[Carried]]:
         """Send nothing more. What is left unanswered."""
         self._closed = True
