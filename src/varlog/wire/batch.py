@@ -19,10 +19,8 @@ binary layout, each buffer padded with zeros to a multiple of eight bytes:
 Nodes read the fixed header and check the crc; only the two ends look at columns.
 """
 
-import sys
-from array import array
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 
@@ -30,6 +28,18 @@ from crc32c import crc32c
 
 from varlog.base import limits
 from varlog.base.errors import Corrupt, InvalidArgument, TooLarge, Unsupported
+from varlog.wire.columns import (
+    Columns,
+    add_binary,
+    add_padded,
+    decode_validity,
+    encode_offsets,
+    encode_validity,
+    only_value,
+    ordered,
+    split,
+)
+from varlog.wire.columns import padding as padding
 from varlog.wire.frame import Buffer
 
 MAGIC = b"VLB1"
@@ -67,11 +77,6 @@ class BatchHeader(NamedTuple):
         return HEADER_BYTES + self.body_bytes
 
 
-def padding(size: int) -> int:
-    """Bytes missing to the next multiple of eight."""
-    return -size & 7
-
-
 def read_header(data: Buffer, offset: int = 0) -> BatchHeader:
     """Decode and judge the fixed header at `offset`; the body need not be there yet."""
     if len(data) - offset < HEADER_BYTES:
@@ -85,7 +90,7 @@ def read_header(data: Buffer, offset: int = 0) -> BatchHeader:
         raise Unsupported(f"batch version {version} with flags {flags:#x} is unknown to this release")
     if not 0 < count <= limits.BATCH_ENTRIES:
         raise Corrupt(f"a batch of {count} entries")
-    if max(body_bytes, raw_bytes) > limits.BATCH_BYTES:
+    if body_bytes > limits.BATCH_BYTES or raw_bytes > limits.BATCH_BYTES:
         raise TooLarge(f"a batch of {max(body_bytes, raw_bytes)} bytes", limits.BATCH_BYTES)
     return BatchHeader(flags, crc, count, body_bytes, raw_bytes, time_us, sequence, producer)
 
@@ -116,39 +121,15 @@ def check_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
 # ---------------------------------------------------------------- encoding (client)
 
 
-def _offsets(lengths: Sequence[int]) -> bytes:
-    offsets = array("i", accumulate(lengths, initial=0))
-    if sys.byteorder == "big":
-        offsets.byteswap()
-    return offsets.tobytes()
+def _add_keys(buffers: list[Buffer], keys: Sequence[bytes | None]) -> None:
+    add_padded(buffers, encode_validity(keys))
+    add_binary(buffers, [key or b"" for key in keys])
 
 
-def _padded(buffers: list[bytes], data: bytes) -> None:
-    buffers.append(data)
-    missing = padding(len(data))
-    if missing:
-        buffers.append(bytes(missing))
-
-
-def _binary_column(buffers: list[bytes], values: Sequence[bytes]) -> None:
-    _padded(buffers, _offsets(list(map(len, values))))
-    _padded(buffers, b"".join(values))
-
-
-def _key_column(buffers: list[bytes], keys: Sequence[bytes | None]) -> None:
-    bitmap = bytearray((len(keys) + 7) // 8)
-    for index, key in enumerate(keys):
-        if key is not None:
-            bitmap[index >> 3] |= 1 << (index & 7)
-    _padded(buffers, bytes(bitmap))
-    _binary_column(buffers, [key or b"" for key in keys])
-
-
-def _header_column(buffers: list[bytes], headers: Sequence[Headers]) -> None:
-    _padded(buffers, _offsets(list(map(len, headers))))
-    pairs = [pair for each in headers for pair in each.items()]
-    _binary_column(buffers, [name.encode() for name, _ in pairs])
-    _binary_column(buffers, [value for _, value in pairs])
+def _add_headers(buffers: list[Buffer], headers: Sequence[Headers]) -> None:
+    add_padded(buffers, encode_offsets(list(map(len, headers))))
+    add_binary(buffers, [name.encode() for each in headers for name in each])
+    add_binary(buffers, [value for each in headers for value in each.values()])
 
 
 def encode_batch(
@@ -167,17 +148,15 @@ def encode_batch(
         raise InvalidArgument("an append needs at least one entry")
     if count > limits.BATCH_ENTRIES:
         raise TooLarge(f"{count} entries in one batch", limits.BATCH_ENTRIES)
-    if max(map(len, payloads)) > limits.ENTRY_BYTES:
-        raise TooLarge(f"an entry of {max(map(len, payloads))} bytes", limits.ENTRY_BYTES)
     flags = 0
-    buffers: list[bytes] = []
-    _binary_column(buffers, payloads)
+    buffers: list[Buffer] = []
+    add_binary(buffers, payloads)
     if keys is not None:
         flags |= KEYS
-        _key_column(buffers, keys)
+        _add_keys(buffers, keys)
     if headers is not None:
         flags |= HEADERS
-        _header_column(buffers, headers)
+        _add_headers(buffers, headers)
     body = b"".join(buffers)
     raw_bytes = len(body)
     if raw_bytes > limits.BATCH_BYTES:
@@ -222,45 +201,6 @@ def stamp_batch(data: Buffer, producer: bytes, sequence: int) -> bytes:
 # ---------------------------------------------------------------- decoding (client, Spark)
 
 
-class _Columns:
-    """Walks the buffers of a body in order; every length is judged against what is there."""
-
-    def __init__(self, body: memoryview) -> None:
-        self.body = body
-        self.at = 0
-
-    def take(self, size: int) -> memoryview:
-        end = self.at + size
-        if size < 0 or end > len(self.body):
-            raise Corrupt("a column of a batch reaches beyond its body")
-        taken = self.body[self.at : end]
-        self.at = end + padding(size)
-        return taken
-
-    def offsets(self, count: int) -> memoryview:
-        """The int32 offsets of `count` values, checked to begin at 0 and to end where a column can."""
-        raw = self.take(4 * (count + 1))
-        if sys.byteorder == "big":
-            swapped = array("i", raw.tobytes())
-            swapped.byteswap()
-            view = memoryview(swapped)
-        else:
-            view = raw.cast("i")
-        if view[0] != 0 or view[count] < 0:
-            raise Corrupt("the offsets of a batch do not begin at zero or end below it")
-        return view
-
-    def binary(self, count: int) -> tuple[memoryview, memoryview]:
-        offsets = self.offsets(count)
-        return offsets, self.take(offsets[count])
-
-
-def _split(offsets: memoryview, values: memoryview) -> list[bytes]:
-    data = values.tobytes()
-    ends = offsets.tolist()
-    return [data[start:end] for start, end in pairwise(ends)]
-
-
 class Batch:
     """A received batch: the raw bytes, their header, and columns on demand."""
 
@@ -285,16 +225,18 @@ class Batch:
 
     def payload_buffers(self) -> tuple[memoryview, memoryview]:
         """Offsets and values, as Arrow wants them; no copy."""
-        return _Columns(self.body).binary(self.header.count)
+        return Columns(self.body).binary(self.header.count)
 
     def payloads(self) -> list[bytes]:
-        return _split(*self.payload_buffers())
+        if self.header.count == 1:
+            return [only_value(self.body)]
+        return split(*self.payload_buffers())
 
     def key_buffers(self) -> tuple[memoryview, memoryview, memoryview] | None:
         """Validity bitmap, offsets and values, or None when no entry has a key."""
         if not self.header.flags & KEYS:
             return None
-        columns = _Columns(self.body)
+        columns = Columns(self.body)
         columns.binary(self.header.count)
         bitmap = columns.take((self.header.count + 7) // 8)
         return (bitmap, *columns.binary(self.header.count))
@@ -304,14 +246,15 @@ class Batch:
         if buffers is None:
             return [None] * self.header.count
         bitmap, offsets, values = buffers
-        keys = _split(offsets, values)
-        return [key if bitmap[index >> 3] >> (index & 7) & 1 else None for index, key in enumerate(keys)]
+        keys: list[bytes | None] = list(split(offsets, values))
+        there = decode_validity(bitmap, self.header.count)
+        return keys if there is None else [key if each else None for key, each in zip(keys, there, strict=True)]
 
     def header_buffers(self) -> tuple[memoryview, tuple[memoryview, memoryview], tuple[memoryview, memoryview]] | None:
         """List offsets, then names and values of all pairs; None when no entry has headers."""
         if not self.header.flags & HEADERS:
             return None
-        columns = _Columns(self.body)
+        columns = Columns(self.body)
         columns.binary(self.header.count)
         if self.header.flags & KEYS:
             columns.take((self.header.count + 7) // 8)
@@ -325,9 +268,17 @@ class Batch:
         if buffers is None:
             return [{} for _ in range(self.header.count)]
         lists, names, values = buffers
-        pairs = list(zip((name.decode() for name in _split(*names)), _split(*values), strict=True))
-        bounds = lists.tolist()
-        return [dict(pairs[start:end]) for start, end in pairwise(bounds)]
+        pairs = list(zip(_decoded(split(*names)), split(*values), strict=True))
+        return [dict(pairs[start:end]) for start, end in pairwise(ordered(lists))]
+
+
+def _decoded(names: list[bytes]) -> list[str]:
+    """The same few names come again and again: each is decoded once."""
+    try:
+        known = {name: name.decode() for name in dict.fromkeys(names)}
+    except UnicodeDecodeError as broken:
+        raise Corrupt("the name of a header is not valid text") from broken
+    return [known[name] for name in names]
 
 
 def _compress(body: bytes) -> bytes:
