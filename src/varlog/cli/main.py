@@ -15,6 +15,7 @@ from varlog.cli.frame import Arguments, Parser, shared_flags
 from varlog.cli.output import styled
 
 FAMILIES = {
+    "demo": "a real cluster at work, processes killed under it, nothing lost",
     "up": "run a local cluster in the foreground, each node and repository its own process",
     "log": "logs: create, ls, show, seal, trim, rm",
     "append": "append standard input, or a file, to a log",
@@ -24,6 +25,7 @@ FAMILIES = {
     "node": "storage nodes: start, ls",
     "repository": "metadata repositories: start, ls",
     "segment": "files of a storage node: dump, verify",
+    "bench": "measure appends and reads beside the machine's own limits",
     "sim": "run simulated clusters under faults and check the invariants",
 }
 """Modules of this package, each with `register`, in the order of the help text."""

@@ -54,8 +54,9 @@ def simulate(arguments: Arguments) -> int:
             {"seed": result.seed, "invariants": result.invariants, "replay": result.replay} for result in failed
         ],
     }
-    verdict = f"{len(failed)} of them FAIL" if failed else "all pass"
-    printer.done(facts, f"{arguments.seeds:,} seeds, {arguments.first} to {last}, in {duration(seconds)}: {verdict}")
+    what = f"{arguments.seeds:,} seeds, {arguments.first} to {last}," if arguments.seeds > 1 else f"seed {last}"
+    verdict = f"{len(failed)} FAIL" if failed else "all pass" if arguments.seeds > 1 else "passes"
+    printer.done(facts, f"{what} in {duration(seconds)}: {verdict}")
     return 1 if failed else 0
 
 

@@ -111,10 +111,10 @@ class Supervisor:
     """All processes of one cluster folder."""
 
     def __init__(self, folder: Path, *, restart: bool, tell: Callable[[str], None]) -> None:
-        self._folder = folder
+        self.folder = folder
         self._restart = restart
         self._tell = tell
-        self._children: list[Child] = []
+        self.children: list[Child] = []
         self._watching: list[asyncio.Task[None]] = []
         self._stopping = False
         self.all_ended = asyncio.Event()
@@ -122,17 +122,17 @@ class Supervisor:
 
     def add(self, role: str, number: int, arguments: list[str], listen: str) -> Child:
         """A process still to be started."""
-        log = self._folder / f"{role}-{number}.log"
+        log = self.folder / f"{role}-{number}.log"
         command = [sys.executable, "-m", "varlog", role, "start", *arguments, "--until-eof", "--listen", listen]
         child = Child(role, number, command, log)
-        self._children.append(child)
+        self.children.append(child)
         return child
 
     async def start(self, child: Child) -> None:
         """Start it for the first time, and watch it from then on."""
         await child.start()
-        self._watching.append(asyncio.ensure_future(self._watch(child)))
         self.write_list()
+        self._watching.append(asyncio.ensure_future(self._watch(child)))
 
     async def _watch(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
@@ -145,7 +145,7 @@ class Supervisor:
                 return
             self._tell(f"{child} {how}" + ("; starting it again" if self._restart else ""))
             if not self._restart:
-                if not any(other.alive for other in self._children):
+                if not any(other.alive for other in self.children):
                     self.all_ended.set()
                 return
             pause = FIRST_PAUSE_S if loop.time() - since > LONGEST_PAUSE_S else min(pause * 2, LONGEST_PAUSE_S)
@@ -166,13 +166,13 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
         for role in ("node", "repository"):
-            await asyncio.gather(*(child.stop() for child in self._children if child.role == role))
+            await asyncio.gather(*(child.stop() for child in self.children if child.role == role))
         self.write_list()
 
     def write_list(self) -> None:
         """Replace processes.json by the truth of this moment."""
-        path = self._folder / LIST_FILE
+        path = self.folder / LIST_FILE
         temporary = path.with_suffix(".new")
-        listed = [child.facts() for child in self._children if child.alive and child.address]
+        listed = [child.facts() for child in self.children if child.alive and child.address]
         temporary.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
         os.replace(temporary, path)
