@@ -1,0 +1,82 @@
+"""What is there at the end: the whole log through the client, every replica from its own files, all in one history."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from tests.cluster.recording import read_recording
+
+import varlog
+from varlog.base.errors import Corrupt, ReplicaFailed
+from varlog.base.ids import Slot
+from varlog.runtime.disk import RealDisk
+from varlog.runtime.loop import run
+from varlog.sim.audit import read_whole_log
+from varlog.sim.history import FinalLog, Operation, Replica, fingerprint
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import Volume
+from varlog.wire.batch import Batch
+from varlog.wire.record import RecordKind, walk_records
+
+READ_BYTES = 1 << 20
+
+
+def read_log(url: str, name: str) -> FinalLog:
+    """Everything from the trim point to the tail, by the public client."""
+
+    async def work() -> FinalLog:
+        async with varlog.connect(url, timeout=60.0) as cluster:
+            return await read_whole_log(cluster.log(name), name)
+
+    return run(work())
+
+
+def read_operations(recordings: Sequence[Path]) -> list[Operation]:
+    return [operation for path in recordings for operation in read_recording(path)]
+
+
+def read_replicas(data: Path, node: int, logs: Sequence[varlog.LogDescription]) -> list[Replica]:
+    """All replicas in the data folder of a node that is not running."""
+
+    async def work() -> list[Replica]:
+        disk = RealDisk(data)
+        try:
+            volume = await Volume.open(disk, Random(0))
+            found = []
+            for replica in await volume.replicas():
+                for log in logs:
+                    if log.id == replica.log:
+                        streams = {stream.id: stream for stream in log.chain[replica.segment - 1].streams}
+                        record = Replica(log=log.name, segment=replica.segment, stream=replica.stream, node=node)
+                        record.position = streams[replica.stream].members.index(node)
+                        await _read_replica(volume, volume.folder(replica), record)
+                        found.append(record)
+            return found
+        finally:
+            disk.close()
+
+    return run(work())
+
+
+async def _read_replica(volume: Volume, folder: str, record: Replica) -> None:
+    try:
+        log = await ReplicaLog.open(volume.disk, folder, random=Random(0))
+    except (ReplicaFailed, Corrupt) as error:
+        record.state, record.trouble = "failed", repr(error)
+        return
+    record.durable, record.committed = log.durable, log.committed
+    record.trimmed_slot, record.trimmed_glsn = log.trimmed, log.trimmed_glsn
+    record.state = "finished" if log.end is not None else "sealed" if log.sealed else "open"
+    slot = record.first_slot = log.trimmed
+    while slot < log.durable:
+        part = await log.read(slot, log.durable, READ_BYTES)
+        for found in walk_records(part.data):
+            if found.kind == RecordKind.BATCH:
+                payloads = Batch(part.data[found.body : found.body + found.length]).payloads()
+                skipped = max(0, record.first_slot - found.slot)
+                record.payloads += [fingerprint(payload) for payload in payloads[skipped:]]
+        slot = part.end
+    if record.first_slot < log.committed:
+        for binding in await log.bindings(Slot(record.first_slot), log.committed):
+            record.glsns += range(binding.glsn, binding.glsn_end)
+    await log.close()

@@ -1,0 +1,378 @@
+"""A client process of the tests: does one kind of work until SIGTERM, and records every operation.
+
+    python -m tests.cluster.client_program --cluster URL --log LOG --name NAME --life N --role ROLE --folder DIR ...
+
+Every payload is sent once only, except where sending again is the point: an append of unknown outcome is
+settled by its token now and then, and a producer with an id sends its last batches again when it starts.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from tests.cluster.recording import Recorder
+
+import varlog
+from varlog.runtime.loop import run
+from varlog.sim.history import fingerprint, payload_bytes
+
+TIMEOUTS = (0.3, 2.0, 10.0)
+"""Seconds that callers are willing to wait."""
+AT_ONCE = 4
+"""Operations of one client under way."""
+IN_FLIGHT = 16
+"""Sends of a producer whose outcome is open."""
+RETRIES = 3
+"""How often an append of unknown outcome is sent again."""
+REPEATED = 3
+"""Batches that a producer with an id sends again when it starts."""
+NUMBERED = 4
+"""Batches that it has on their way at once."""
+SPARED = 200
+"""Positions behind the slowest subscriber that are not trimmed yet."""
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class Client:
+    """One life of one client."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.name = f"{arguments.name}#{arguments.life}"
+        self.folder = Path(arguments.folder)
+        self.random = Random(f"{arguments.seed}/{self.name}")
+        self.payload_bytes = arguments.payload_bytes
+        self.pace_s = arguments.pace
+        self.own_name: str = arguments.name
+        self.stopping = asyncio.Event()
+        # Whoever sees the recording may send the signal.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stopping.set)
+        self.recorder = Recorder(self.folder / f"{arguments.name}.{arguments.life}.jsonl", self.name, arguments.log)
+        self._sent = 0
+
+    async def run(self, url: str, log: str, role: str) -> None:
+        cluster = await self._connected(url)
+        try:
+            await ROLES[role](self, cluster.log(log))
+        finally:
+            await cluster.close()
+
+    async def _connected(self, url: str) -> varlog.Cluster:
+        """The repository may be away just now."""
+        while True:
+            try:
+                return await varlog.connect(url).__aenter__()
+            except (varlog.Unavailable, varlog.Timeout):
+                await asyncio.sleep(0.05)
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self.random.expovariate(1 / self.pace_s))
+
+    def timeout(self) -> float:
+        return self.random.choice(TIMEOUTS)
+
+    def payload(self) -> bytes:
+        self._sent += 1
+        return payload_bytes(f"{self.name}.{self._sent}", self.random.randint(0, self.payload_bytes))
+
+    async def repeat(self, work: Callable[[], Awaitable[None]], at_once: int = AT_ONCE) -> None:
+        """Do it again and again, several at once, until asked to stop; then finish."""
+
+        async def one_after_the_other() -> None:
+            while not self.stopping.is_set():
+                await work()
+                await self.pause()
+
+        await asyncio.gather(*(one_after_the_other() for _ in range(at_once)))
+
+    async def settle(self, payloads: list[bytes], send: Awaitable[varlog.Ack]) -> varlog.ProducerToken | None:
+        """Record how an append ends. The token, if its outcome is unknown and it can be sent again."""
+        operation = self.recorder.begin("append", payloads=[fingerprint(payload) for payload in payloads])
+        return await self.record_end(operation, send)
+
+    async def record_end(
+        self, operation: int, send: Awaitable[varlog.Ack], *, refused: str = "refused"
+    ) -> varlog.ProducerToken | None:
+        try:
+            ack = await send
+        except varlog.VarlogError as error:
+            self.recorder.end(operation, error, outcome=refused if error.outcome_known else "unknown")
+            token = error.token if isinstance(error, varlog.OutcomeUnknown) else None
+            return token if isinstance(token, varlog.ProducerToken) else None
+        self.recorder.end(operation, outcome="ack", first=ack.first, last=ack.last, stream=ack.stream)
+        return None
+
+
+# ---------------------------------------------------------------- writing
+
+
+async def append(client: Client, log: varlog.Log) -> None:
+    """Single appends, several at once; those of unknown outcome are sometimes settled."""
+
+    async def one() -> None:
+        payload = client.payload()
+        token = await client.settle([payload], log.append(payload, timeout=client.timeout()))
+        await _settle_again(client, log, [payload], token)
+
+    await client.repeat(one)
+
+
+async def append_batches(client: Client, log: varlog.Log) -> None:
+    """Batches of several sizes."""
+
+    async def one() -> None:
+        payloads = [client.payload() for _ in range(client.random.choice((1, 2, 5, 20, 50)))]
+        token = await client.settle(payloads, log.append_batch(payloads, timeout=client.timeout()))
+        await _settle_again(client, log, payloads, token)
+
+    await client.repeat(one, at_once=2)
+
+
+async def _settle_again(
+    client: Client, log: varlog.Log, payloads: list[bytes], token: varlog.ProducerToken | None
+) -> None:
+    for _ in range(RETRIES):
+        if token is None or client.random.random() < 0.3:
+            return
+        operation = client.recorder.begin("append", payloads=[fingerprint(payload) for payload in payloads])
+        # That this attempt was refused says nothing about the first one.
+        token = await client.record_end(operation, log.retry(token, timeout=client.timeout()), refused="unknown")
+
+
+async def produce(client: Client, log: varlog.Log) -> None:
+    """A pipelined producer without a name; a new one whenever it has ended."""
+    while not client.stopping.is_set():
+        producer = log.producer(linger=client.random.choice((0.0, 0.002, 0.02)), timeout=client.timeout())
+        try:
+            await _pipeline(client, producer)
+        except varlog.VarlogError:
+            await client.pause()
+        finally:
+            await _close(producer)
+
+
+async def _pipeline(client: Client, producer: varlog.Producer) -> None:
+    """Send until told to stop, or for a while; whatever a send may come to is recorded by a task of its own."""
+    open_ones: set[asyncio.Task[object]] = set()
+    for _ in range(client.random.randint(50, 500)):
+        if client.stopping.is_set():
+            break
+        payload = client.payload()
+        operation = client.recorder.begin("append", payloads=[fingerprint(payload)])
+        try:
+            future = await producer.send(payload)
+        except varlog.VarlogError as error:
+            client.recorder.end(operation, error, outcome="refused" if error.outcome_known else "unknown")
+            raise
+        open_ones.add(task := asyncio.ensure_future(client.record_end(operation, future)))
+        task.add_done_callback(open_ones.discard)
+        if len(open_ones) >= IN_FLIGHT:
+            await asyncio.wait(open_ones, return_when=asyncio.FIRST_COMPLETED)
+        if client.random.random() < 0.1:
+            await client.pause()
+    if open_ones:
+        await asyncio.wait(open_ones)
+
+
+async def _close(producer: varlog.Producer) -> None:
+    try:
+        await producer.close()
+    except varlog.VarlogError:
+        pass  # each send has been told its own outcome
+
+
+async def produce_named(client: Client, log: varlog.Log) -> None:
+    """A producer with an id, whose batches are numbered: batch n is the same in every life, and in the log once."""
+    while not client.stopping.is_set():
+        producer = log.producer(id=client.own_name, timeout=client.timeout())
+        try:
+            await producer.open()
+            going_on = await _send_numbered(client, producer, max(0, producer.next_sequence - REPEATED), REPEATED)
+            while going_on and not client.stopping.is_set():
+                going_on = await _send_numbered(client, producer, producer.next_sequence, NUMBERED)
+                await client.pause()
+        except varlog.VarlogError:
+            await client.pause()  # it could not be opened
+        finally:
+            await _close(producer)
+
+
+async def _send_numbered(client: Client, producer: varlog.Producer, first: int, count: int) -> bool:
+    """Some batches on their way at once. False: not all are in the log, so the producer has to be opened again."""
+    outcomes: list[asyncio.Future[varlog.Ack]] = []
+    records: list[Awaitable[object]] = []
+    for sequence in range(first, first + count):
+        payloads = _numbered_batch(client, sequence)
+        operation = client.recorder.begin("append", payloads=[fingerprint(payload) for payload in payloads])
+        try:
+            outcomes.append(await producer.send_batch(payloads, sequence=sequence))
+        except varlog.VarlogError as error:
+            # That it was refused now says nothing about an earlier life.
+            client.recorder.end(operation, error, outcome="unknown")
+            break
+        records.append(asyncio.ensure_future(client.record_end(operation, outcomes[-1], refused="unknown")))
+    await asyncio.gather(*records)
+    return len(outcomes) == count and all(outcome.exception() is None for outcome in outcomes)
+
+
+def _numbered_batch(client: Client, sequence: int) -> list[bytes]:
+    chance = Random(f"{client.own_name}/{sequence}")
+    sizes = [chance.randint(0, client.payload_bytes) for _ in range(chance.randint(1, 5))]
+    return [payload_bytes(f"{client.own_name}:{sequence}.{at}", size) for at, size in enumerate(sizes)]
+
+
+# ---------------------------------------------------------------- reading
+
+
+async def subscribe(client: Client, log: varlog.Log) -> None:
+    """Everything from where the last life got to, for ever, by entries or by batches."""
+    await _subscribe(client, log, by_entry=client.random.random() < 0.5)
+
+
+async def subscribe_stream(client: Client, log: varlog.Log) -> None:
+    """The entries of the first stream alone."""
+    await _subscribe(client, log, by_entry=False, stream=1)
+
+
+async def _subscribe(client: Client, log: varlog.Log, *, by_entry: bool, stream: int | None = None) -> None:
+    position = _Position(client.folder / f"{client.own_name}.position")
+    while not client.stopping.is_set():
+        operation = client.recorder.begin("subscription", first=position.last + 1, stream=stream or 0)
+        try:
+            subscription = log.subscribe(start=position.last + 1, stream=stream)
+            if by_entry:
+                async for entry in subscription:
+                    client.recorder.seen(operation, [entry.glsn], [fingerprint(entry.payload)])
+                    position.move(entry.glsn)
+            else:
+                async for batch in subscription.batches():
+                    entries = list(batch.entries())
+                    client.recorder.seen(
+                        operation, [entry.glsn for entry in entries], [fingerprint(entry.payload) for entry in entries]
+                    )
+                    position.move(entries[-1].glsn)
+        except varlog.Trimmed as error:
+            client.recorder.end(operation, error)
+            position.move(error.first - 1)
+        except varlog.VarlogError as error:
+            client.recorder.end(operation, error)
+            await client.pause()
+
+
+class _Position:
+    """The last position a subscriber was given, in a file that outlives it; whoever trims looks at it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+        self.last = int(os.pread(self._file, 20, 0) or b"0")
+
+    def move(self, last: int) -> None:
+        self.last = last
+        os.pwrite(self._file, b"%020d" % last, 0)
+
+
+async def look(client: Client, log: varlog.Log) -> None:
+    """Tails, reads of positions that exist, exist no more and do not exist yet, and searches by time."""
+    known = [1]
+    began = time.time()
+
+    async def one() -> None:
+        kind = client.random.choice((_tail, _read, _read, _find))
+        await kind(client, log, known, began)
+
+    await client.repeat(one)
+
+
+async def _tail(client: Client, log: varlog.Log, known: list[int], _: float) -> None:
+    operation = client.recorder.begin("tail")
+    try:
+        known[0] = max(known[0], tail := await log.tail(timeout=client.timeout()))
+    except varlog.VarlogError as error:
+        client.recorder.end(operation, error)
+    else:
+        client.recorder.end(operation, tail=tail)
+
+
+async def _read(client: Client, log: varlog.Log, known: list[int], _: float) -> None:
+    newest = client.random.random() < 0.7
+    glsn = client.random.randint(max(1, known[0] - SPARED) if newest else 1, known[0] + 2)
+    operation = client.recorder.begin("read", glsn=glsn)
+    try:
+        entry = await log.read(glsn, timeout=client.timeout())
+    except varlog.VarlogError as error:
+        client.recorder.end(operation, error)
+    else:
+        client.recorder.end(
+            operation,
+            payload=fingerprint(entry.payload),
+            stream=entry.stream,
+            slot=entry.slot,
+            time_us=(entry.time - EPOCH) // timedelta(microseconds=1),
+        )
+
+
+async def _find(client: Client, log: varlog.Log, _: list[int], began: float) -> None:
+    time_us = int(client.random.uniform(began - 1.0, time.time() + 1.0) * 1e6)
+    operation = client.recorder.begin("find", time_us=time_us)
+    try:
+        glsn = await log.find(EPOCH + timedelta(microseconds=time_us), timeout=client.timeout())
+    except varlog.VarlogError as error:
+        client.recorder.end(operation, error)
+    else:
+        client.recorder.end(operation, glsn=glsn)
+
+
+async def trim(client: Client, log: varlog.Log) -> None:
+    """Gives up what every subscriber has had."""
+
+    async def one() -> None:
+        positions = [int(path.read_bytes() or b"0") for path in client.folder.glob("*.position")]
+        upto = min(positions, default=0) - SPARED
+        if upto < 1:
+            return
+        operation = client.recorder.begin("trim", upto=upto)
+        try:
+            await log.trim(upto, timeout=client.timeout())
+        except varlog.VarlogError as error:
+            client.recorder.end(operation, error)
+        else:
+            client.recorder.end(operation, done=True)
+
+    await client.repeat(one, at_once=1)
+
+
+ROLES: dict[str, Callable[[Client, varlog.Log], Awaitable[None]]] = {
+    "append": append,
+    "batches": append_batches,
+    "producer": produce,
+    "named": produce_named,
+    "subscribe": subscribe,
+    "subscribe-stream": subscribe_stream,
+    "look": look,
+    "trim": trim,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("cluster", "log", "name", "folder", "seed"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--life", type=int, required=True)
+    parser.add_argument("--role", choices=ROLES, required=True)
+    parser.add_argument("--payload-bytes", type=int, default=500)
+    parser.add_argument("--pace", type=float, default=0.05, help="mean pause between operations, in seconds")
+    arguments = parser.parse_args()
+
+    async def life() -> None:
+        await Client(arguments).run(arguments.cluster, arguments.log, arguments.role)
+
+    run(life())
+
+
+if __name__ == "__main__":
+    main()

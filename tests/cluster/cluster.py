@@ -1,0 +1,207 @@
+"""A real cluster for tests: one repository, some nodes and some clients, each its own process on loopback.
+
+Servers are the installed `varlog repository start` and `varlog node start`. A node takes a free port in
+every life, so it comes back at another address; the repository keeps its own, from below the range out of
+which the system gives ports to outgoing connections.
+"""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.cluster.processes import VARLOG, Process, eventually, run_varlog
+
+import varlog
+from varlog.cli.serve import SERVES
+
+FILE_BYTES = 1 << 20
+"""Small, so that a short test goes through many files."""
+
+
+def free_port(random: Random) -> int:
+    """A port nobody has, and that nobody is given by chance while its owner is away."""
+    while True:
+        port = random.randrange(12_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+class Server(Process):
+    """A repository or a node."""
+
+    def __init__(self, name: str, folder: Path, arguments: Sequence[str]) -> None:
+        super().__init__(name, folder, [VARLOG, *arguments])
+
+    @property
+    def address(self) -> str:
+        """Where the present life serves; empty until it does."""
+        words = self.output.read_text().split() if self.output.exists() else []
+        return words[2] if words[1:2] == [SERVES] and len(words) == 3 else ""
+
+    def wait_serving(self) -> str:
+        """Wait until it serves; where."""
+
+        def look() -> str:
+            assert self.alive, f"{self} ended with status {self.status}: {self.last_words()}"
+            return self.address
+
+        return eventually(look, f"{self} serves")
+
+
+class RealCluster:
+    """Everything that runs, and how to start and end it."""
+
+    def __init__(self, folder: Path, nodes: int, seed: int = 0, *, file_bytes: int = FILE_BYTES) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.processes: list[Process] = []
+        self.port = free_port(Random())
+        listen = f"127.0.0.1:{self.port}"
+        self.url = f"varlog://{listen}"
+        data = folder / "repository"
+        self.repository = Server("repository", folder, ["repository", "start", "--data", str(data), "--listen", listen])
+        self.nodes = [self._node(number, listen, file_bytes) for number in range(1, nodes + 1)]
+        self.clients: list[ClientProcess] = []
+
+    def _node(self, number: int, repository: str, file_bytes: int) -> Server:
+        arguments = ["node", "start", "--repository", repository, "--data", str(self.data(number))]
+        arguments += ["--id", str(number), "--file-bytes", str(file_bytes)]
+        return Server(f"node{number}", self.folder, arguments)
+
+    @property
+    def servers(self) -> list[Server]:
+        return [self.repository, *self.nodes]
+
+    def data(self, number: int) -> Path:
+        """The data folder of a node."""
+        return self.folder / f"data{number}"
+
+    # ------------------------------------------------------------ starting and ending
+
+    def start(self) -> None:
+        """All servers, and wait until the cluster works."""
+        for server in self.servers:
+            server.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Every node is connected and every replica has reported."""
+        for server in self.servers:
+            server.wait_serving()
+        eventually(lambda: not self.missing(), "the cluster is ready")
+
+    def missing(self) -> list[str]:
+        """What keeps the cluster from working."""
+        try:
+            status = self.status()
+        except varlog.VarlogError as error:
+            return [error.message]
+        connected = [node.id for node in status.nodes if node.connected]
+        found = [f"node {number}" for number in range(1, len(self.nodes) + 1) if number not in connected]
+        streams = [(log.log.name, stream) for log in status.logs for stream in log.streams]
+        return found + [
+            f"stream {stream.stream} of {name}"
+            for name, stream in streams
+            if not all(replica.reported for replica in stream.replicas)
+        ]
+
+    def add_client(self, role: str, log: str, name: str = "", *, pace: float = 0.05) -> "ClientProcess":
+        """A client process, not yet started."""
+        client = ClientProcess(self, name or f"{role}{len(self.clients) + 1}", role, log, pace)
+        self.clients.append(client)
+        return client
+
+    def close(self) -> None:
+        """End everything that was started. Asking nicely is for tests that care."""
+        for process in (*self.clients, *self.servers, *self.processes):
+            process.kill()
+
+    # ------------------------------------------------------------ looking
+
+    def ask(self, question: "Callable[[varlog.sync.Cluster], Any]", timeout: float = 10.0) -> Any:
+        """Ask by a client of our own."""
+        with varlog.sync.connect(self.url, timeout=timeout) as cluster:
+            return question(cluster)
+
+    def status(self) -> varlog.ClusterStatus:
+        status = self.ask(lambda cluster: cluster.status(), timeout=2.0)
+        assert isinstance(status, varlog.ClusterStatus)
+        return status
+
+    def status_page(self) -> dict[str, Any]:
+        """What `varlog status -o json` prints."""
+        done = run_varlog("status", "-o", "json", url=self.url)
+        assert done.stdout, done.stderr.decode()
+        page = json.loads(done.stdout)
+        assert isinstance(page, dict)
+        return page
+
+    def complaints(self) -> list[str]:
+        """What no process should have said or done: nobody ends by itself, and nobody has anything to complain of."""
+        found = []
+        for process in (*self.servers, *self.clients):
+            found += [f"{name} says: {text}" for name, text in process.all_errors().items()]
+            if process.status not in (None, 0, -9):
+                found.append(f"{process} ended with status {process.status}")
+        return found
+
+
+class ClientProcess(Process):
+    """A `client_program`."""
+
+    def __init__(self, cluster: RealCluster, name: str, role: str, log: str, pace: float) -> None:
+        super().__init__(name, cluster.folder, [])
+        self.role = role
+        self._fixed = [sys.executable, "-m", "tests.cluster.client_program"]
+        self._fixed += ["--cluster", cluster.url, "--log", log, "--name", name, "--role", role]
+        self._fixed += ["--folder", str(cluster.folder), "--seed", str(cluster.seed), "--pace", str(pace)]
+
+    @property
+    def subscribes(self) -> bool:
+        return self.role.startswith("subscribe")
+
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        self.command = [*self._fixed, "--life", str(self.life + 1)]
+        super().start(environment)
+
+    def recordings(self) -> list[Path]:
+        """One for each life that was long enough to begin one, in order."""
+        paths = [self.folder / f"{self.name}.{life}.jsonl" for life in range(1, self.life + 1)]
+        return [path for path in paths if path.exists()]
+
+    @property
+    def at_work(self) -> bool:
+        """Far enough to end properly when asked to."""
+        return (self.folder / f"{self.name}.{self.life}.jsonl").exists()
+
+    @property
+    def position(self) -> int:
+        """How far a subscriber is."""
+        path = self.folder / f"{self.name}.position"
+        return int(path.read_bytes() or b"0") if path.exists() else 0
+
+
+@contextmanager
+def real_cluster(folder: Path, nodes: int = 3, seed: int = 0, *, file_bytes: int = FILE_BYTES) -> Iterator[RealCluster]:
+    """A cluster that works; ended with the block, whatever happens in it."""
+    cluster = RealCluster(folder, nodes, seed, file_bytes=file_bytes)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def sleep_until(moment: float) -> None:
+    """On the monotonic clock."""
+    time.sleep(max(0.0, moment - time.monotonic()))

@@ -1,0 +1,178 @@
+"""The course of a test with faults, and its verdict.
+
+load    clients write, read, follow and trim the log
+rage    faults strike
+heal    everything runs again; every stream must take an append within a bound (I14)
+settle  writers end, subscribers reach the tail, every replica hears of every cut
+audit   the log is read through the client, then all files with nobody running
+judge   the checkers of the simulator look at all of it
+"""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.audit import read_log, read_operations, read_replicas
+from tests.cluster.chaos import Chaos
+from tests.cluster.cluster import ClientProcess, RealCluster
+from tests.cluster.processes import eventually
+
+import varlog
+from varlog.sim.checkers import CHECKERS, check_history
+from varlog.sim.history import (
+    Append,
+    Expectation,
+    FinalLog,
+    History,
+    Operation,
+    Record,
+    Subscription,
+    dump_record,
+    fingerprint,
+    payload_bytes,
+)
+
+BOUND_S = 30.0
+"""Within so long after all faults have stopped every stream takes an append."""
+
+SHOWN = 20
+"""Violations that are shown of a failed trial."""
+
+
+@dataclass
+class Trial:
+    """One cluster, one log, one run of faults."""
+
+    cluster: RealCluster
+    chaos: Chaos
+    steady: ClientProcess
+    """A subscriber from the first position on that no fault strikes."""
+    log: str = "orders"
+    records: list[Record] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    tail: int = 0
+
+    # ------------------------------------------------------------ the course
+
+    def run(self, seconds: float) -> None:
+        began = time.monotonic()
+        for client in self.cluster.clients:
+            client.start()
+        eventually(lambda: self.steady.position, "the subscriber has seen something")
+        self.chaos.rage(seconds)
+        self.chaos.heal()
+        for server in self.cluster.servers:
+            server.wait_serving()
+        self._probe(time.monotonic())
+        self._settle()
+        final = self._audit()
+        self._judge(final)
+        self.counts["seconds"] = round(time.monotonic() - began)
+
+    def _probe(self, healed: float) -> None:
+        """Every stream takes an append, however long it takes; the checker knows how long it may."""
+        with varlog.sync.connect(self.cluster.url) as cluster:
+            log = cluster.log(self.log)
+            for stream in log.info().chain[-1].streams:
+                self.records.append(Expectation(log=self.log, stream=stream.id, healed_time=healed, bound=BOUND_S))
+                self._probe_stream(log, stream.id, healed + BOUND_S)
+
+    def _probe_stream(self, log: "varlog.sync.Log", stream: int, deadline: float) -> None:
+        attempt = 0
+        while time.monotonic() < deadline:
+            attempt += 1
+            payload = payload_bytes(f"probe.{stream}.{attempt}")
+            append = Append(client="probe", log=self.log, payloads=[fingerprint(payload)])
+            append.start_time = time.monotonic()
+            self.records.append(append)
+            try:
+                ack = log.append(payload, stream=stream, timeout=max(0.1, deadline - time.monotonic()))
+            except varlog.VarlogError as error:
+                append.outcome = "refused" if error.outcome_known else "unknown"
+                append.error, append.value = type(error).__name__, error.value
+                append.end_time = time.monotonic()
+                continue
+            append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
+            append.end_time = time.monotonic()
+            return
+
+    def _settle(self) -> None:
+        followers = [client for client in self.cluster.clients if client.subscribes]
+        for client in self.cluster.clients:
+            if client not in followers:
+                eventually(lambda client=client: client.at_work, f"{client} works")  # type: ignore[misc]
+                assert client.stop() == 0, f"{client}: {client.last_words()}"
+        self.tail = self.cluster.ask(lambda cluster: cluster.log(self.log).tail())
+        eventually(
+            lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
+            f"subscribers reach the tail {self.tail}",
+        )
+        eventually(
+            lambda: not any(log.kept_cuts for log in self.cluster.status().logs),
+            "every replica has every cut on disk",
+        )
+
+    def _audit(self) -> FinalLog:
+        logs = self.cluster.ask(lambda cluster: cluster.logs())
+        final = read_log(self.cluster.url, self.log)
+        self.cluster.close()
+        for number in range(1, len(self.cluster.nodes) + 1):
+            self.records += read_replicas(self.cluster.data(number), number, logs)
+        self.records.append(final)
+        for client in self.cluster.clients:
+            operations = read_operations(client.recordings())
+            if client.subscribes:
+                _follows_to_the_end(operations)
+            self.records += operations  # type: ignore[arg-type]
+        return final
+
+    # ------------------------------------------------------------ the verdict
+
+    def _judge(self, final: FinalLog) -> None:
+        path = self.cluster.folder / "history.jsonl"
+        path.write_text("".join(f"{dump_record(record)}\n" for record in self.records))
+        with path.open() as lines:
+            history = History.load(lines)
+        wrong = [str(violation) for violation in check_history(history)]
+        wrong += self.cluster.complaints()
+        wrong += self._steady_complaints(final)
+        self._count(history)
+        if wrong:
+            raise AssertionError(self._report(wrong, path))
+
+    def _steady_complaints(self, final: FinalLog) -> list[str]:
+        """S7: one subscription, through everything, every entry once and in order."""
+        operations = read_operations(self.steady.recordings())
+        if len(operations) != 1:
+            return [f"the steady subscriber began anew: {[operation.error for operation in operations]}"]
+        only = operations[0]
+        assert isinstance(only, Subscription)
+        if only.glsns != list(range(1, final.tail + 1)):
+            return [f"the steady subscriber saw {len(only.glsns)} entries, the tail is {final.tail}"]
+        return []
+
+    def _count(self, history: History) -> None:
+        for record in history.records:
+            self.counts[f"{record.kind} {record.outcome}" if isinstance(record, Append) else record.kind] += 1
+            if isinstance(record, Append) and record.outcome == "ack":
+                self.counts["entries acked"] += len(record.payloads)
+        self.counts["entries in the log"] = self.tail
+
+    def _report(self, wrong: list[str], path: Path) -> str:
+        more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        parts = [f"seed {self.cluster.seed}: {len(wrong)} violations"]
+        parts += [*wrong[:SHOWN], *more, f"history: {path}", self.summary(), *self.chaos.story]
+        return "\n".join(parts)
+
+    def summary(self) -> str:
+        """What happened, in numbers."""
+        done = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(self.chaos.struck.items()))
+        return f"seed {self.cluster.seed}; faults: {faults}; {done}; checked: {', '.join(CHECKERS)}"
+
+
+def _follows_to_the_end(operations: list[Operation]) -> None:
+    """The subscription that was going on at the end was given all the time it needed."""
+    if operations and isinstance(operations[-1], Subscription) and operations[-1].end_time is None:
+        operations[-1].must_catch_up = True
