@@ -76,9 +76,9 @@ def test_a_tail_that_moves_back_stops_its_stream_alone() -> None:
     report(order, 1, 1, 9)
     report(order, 2, 1, 9)
     assert order.next_cut() is None
-    stream = order.stream(StreamId(1))
-    assert stream is not None
-    assert "node 2 has lost synced entries: it had 3 and reports 1" in stream.stopped
+    stopped = order.stream(StreamId(1))
+    assert stopped is not None
+    assert "node 2 has lost synced entries: it had 3 and reports 1" in stopped.stopped
     report(order, 1, 2, 4)
     report(order, 2, 2, 4)
     assert ranges(make_cut(order)) == [(2, 3, 7, 1)]
