@@ -22,9 +22,10 @@ from varlog.wire.record import RecordKind, encode_record_header
 
 LOG_ID = 7
 PATIENCE_S = 20.0
+TEST_S = 30.0
 
 AppendScript = Callable[["Node", Request, BatchHeader], bool]
-ReadScript = Callable[["Node", Request], bool]
+ReadScript = Callable[["Node", Request], Coroutine[Any, Any, None]]
 
 
 @dataclass
@@ -114,7 +115,8 @@ class Node:
     async def read(self, request: Request) -> None:
         message: pb.ReadRequest = request.message
         self.reads.append(message)
-        if self.on_read is not None and self.on_read(self, request):
+        if self.on_read is not None:
+            await self.on_read(self, request)
             return
         stream = self.cluster.stream(message.stream)
         slot = self._first_slot(stream, message)
@@ -126,7 +128,8 @@ class Node:
                 batches = batches[: message.max_batches]
             if batches or first:
                 end = not message.wait
-                await request.part(*read_part(batches, slot, stream.end), end=end)
+                committed = shown[-1].slot + shown[-1].count if shown else 0
+                await request.part(*read_part(batches, slot, committed), end=end)
                 if end:
                     return
             first = False
@@ -277,6 +280,11 @@ class ScriptedCluster:
         request.reply(self.served())
 
 
+async def stay_silent(_: Node, __: Request) -> None:
+    """The reader waits in vain."""
+    await asyncio.Event().wait()
+
+
 def fail_with(error: VarlogError, times: int) -> AppendScript:
     """Refuse the first appends that arrive."""
     left = times
@@ -316,7 +324,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
     async def watched() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
-        await asyncio.wait_for(work, 60)
+        await asyncio.wait_for(work, TEST_S)
 
     run_on_loop(watched())
     assert not lost, lost

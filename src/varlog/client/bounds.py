@@ -19,6 +19,8 @@ class Bounds:
     """Only entries of this stream."""
     slot_limit: Slot | None = None
     """Of that stream: it has nothing before `stop` from this slot on."""
+    known_end: Glsn = FIRST_GLSN
+    """Everything below is certainly there: a replica that does not show it is behind."""
 
 
 def check_position(value: object, what: str, least: int = FIRST_GLSN) -> Glsn:
@@ -47,6 +49,8 @@ async def find_bounds(
         if not wait:
             limit = Glsn(tail.tail + 1 if limit is None else min(limit, tail.tail + 1))
     bounds = Bounds(LogId(info.id), first, limit, stream)
+    if not wait and limit is not None:
+        bounds.known_end = limit
     if stream is not None and not wait:
         bounds.slot_limit = await committed_slot(context, stream, timeout)
     return bounds

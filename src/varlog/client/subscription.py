@@ -8,7 +8,7 @@ The application waits once for many batches, and steps through their entries wit
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
@@ -46,16 +46,16 @@ class _Feed:
         context.routes.listeners.append(self._changed)
         context.on_close.append(self._cut_off)
         if bounds.stream is not None and bounds.stop is not None and bounds.slot_limit is None:
-            self._spawn(self._find_limit(bounds.stream, bounds.stop), "find the end of a stream")
+            self._spawn(self._find_limit, "find the end of a stream")
         self._changed()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         self._tasks.append(self._context.scope.spawn(self._guard(work), name=name))
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Whatever ends a reader, the application must not wait for it for ever."""
         try:
-            await work
+            await work()
         except Exception as error:
             self._end(error if isinstance(error, VarlogError) else VarlogError(f"internal error: {error!r}"))
             if not isinstance(error, VarlogError):
@@ -103,7 +103,7 @@ class _Feed:
     async def _wait(self) -> None:
         """Until something comes; if it is known that more exists, only a while, then another replica is asked."""
         self._waiter = asyncio.get_running_loop().create_future()
-        if self._timer is None and self._merge.known_end > self._merge.next:
+        if self._timer is None and max(self._merge.known_end, self._bounds.known_end) > self._merge.next:
             self._timer = self._context.world.clock.call_later(LAGGING_SECONDS, self._lags)
         try:
             await self._waiter
@@ -179,7 +179,7 @@ class _Feed:
             if reader is None:
                 reader = StreamReader(self._context, route, self._merge.next, bounds.stop, self, self._patience)
                 self._readers[route.id] = reader
-                self._spawn(reader.run(), f"read stream {route.id}")
+                self._spawn(reader.run, f"read stream {route.id}")
             reader.route = route
         self._wake()
 
@@ -197,10 +197,11 @@ class _Feed:
             if task is not current:
                 task.cancel()
 
-    async def _find_limit(self, stream: StreamId, stop: Glsn) -> None:
+    async def _find_limit(self) -> None:
         """One stream cannot tell whether more of it lies before the stop: the repository can, once the log is there."""
+        stream, stop = self._bounds.stream, self._bounds.stop
         clock, pause = self._context.world.clock, LAGGING_SECONDS
-        while self._bounds.slot_limit is None:
+        while stream is not None and stop is not None:
             try:
                 if (await ask_tail(self._context, self._patience)).tail >= stop - 1:
                     self._bounds.slot_limit = await committed_slot(self._context, stream, self._patience)
