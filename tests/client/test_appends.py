@@ -178,6 +178,44 @@ def test_what_was_sent_and_not_answered_is_of_unknown_outcome_and_can_be_settled
     run(story())
 
 
+def test_a_batch_whose_token_was_given_out_never_goes_on_under_another_identity() -> None:
+    """Else its entries could get there twice: by the client, and by who has the token."""
+
+    async def story() -> None:
+        async with scripted(nodes=2, streams=2) as (cluster, client):
+            log = client.log("log")
+            await asyncio.gather(log.append(b"first", stream=1), log.append(b"second", stream=2))
+            requests: list[Request] = []
+
+            def collect(_: Node, request: Request, __: BatchHeader) -> bool:
+                requests.append(request)
+                return True
+
+            for node in cluster.nodes:
+                node.on_append = collect
+            short = asyncio.ensure_future(log.append(b"a", timeout=0.1))
+            long = asyncio.ensure_future(log.append(b"b", timeout=10.0))
+            tokens = []
+            with pytest.raises(OutcomeUnknown) as unknown:
+                await short
+            with pytest.raises(OutcomeUnknown) as still:
+                await log.retry(unknown.value.token, timeout=0.1)
+            for node in cluster.nodes:
+                node.on_append = None
+            for request in requests:
+                request.fail(NoSpace("full"))
+            with pytest.raises(OutcomeUnknown) as other:
+                await long
+            for error in (still, other):
+                tokens.append(error.value.token)
+            assert cluster.payloads()[2:] == []
+            acks = [await log.retry(token) for token in tokens]
+            assert [ack.first for ack in acks] == [3, 4]
+            assert cluster.payloads()[2:] == [b"a", b"b"]
+
+    run(story())
+
+
 def test_a_token_settles_its_send_in_another_process_too() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):

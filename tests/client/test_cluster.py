@@ -68,16 +68,18 @@ def test_nobody_there_is_said_at_once() -> None:
 
 def test_a_dead_address_is_passed_over_and_one_that_dies_is_left() -> None:
     async def story() -> None:
-        async with scripted() as (one, _), scripted() as (two, _):
-            two.streams, two.nodes = one.streams, one.nodes
-            async with connect(f"varlog://127.0.0.1:1,{one.address},{two.address}") as client:
-                log = client.log("log")
-                assert await log.tail() == 0
-                assert one.calls
-                assert one.repository is not None
-                await one.repository.close()
-                assert await log.tail() == 0
-                assert Method.TAIL in two.calls
+        async with (
+            scripted() as (one, _),
+            scripted() as (two, _),
+            connect(f"varlog://127.0.0.1:1,{one.address},{two.address}") as client,
+        ):
+            log = client.log("log")
+            assert await log.tail() == 0
+            assert one.calls
+            assert one.repository is not None
+            await one.repository.close()
+            assert await log.tail() == 0
+            assert Method.TAIL in two.calls
 
     run(story())
 

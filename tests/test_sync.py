@@ -1,0 +1,123 @@
+"""The surface without await."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+import pytest
+
+import varlog
+from varlog import sync
+from varlog.runtime.loop import loop_factory
+
+
+@contextmanager
+def cluster_url() -> Iterator[str]:
+    """A real cluster on a loop of its own, in a thread."""
+    loop = loop_factory()()
+    ready: Future[str] = Future()
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        async with varlog.local_cluster(nodes=2) as cluster:
+            ready.set_result(repr(cluster).removeprefix("<Cluster ").removesuffix(">"))
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    try:
+        yield ready.result(30)
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join()
+        loop.close()
+
+
+def test_the_same_without_await() -> None:
+    with cluster_url() as url, varlog.sync.connect(url) as cluster:
+        log = cluster.create_log("orders", replicas=2, streams=2)
+        assert cluster.log("orders").append(b"one").glsn == 1
+        assert log.append_batch([b"a", b"b"], key=b"k") == varlog.Ack(2, 3, log.read(2).stream)  # type: ignore[arg-type]
+        with log.producer(id="p") as producer:
+            futures = [producer.send(b"%d" % number) for number in range(20)]
+            batch = producer.send_batch([b"x", b"y"])
+            producer.flush()
+            assert [future.result(5).glsn for future in futures] == list(range(4, 24))
+            assert batch.result(5).last == 25
+        entries = list(log.subscribe(stop=26))
+        assert [entry.glsn for entry in entries] == list(range(1, 26))
+        assert [entry.payload for entry in entries[:3]] == [b"one", b"a", b"b"]
+        assert sum(map(len, log.subscribe(wait=False).batches())) == 25
+        assert log.tail() == 25
+        assert log.find(0) == 1
+        log.trim(3)
+        with pytest.raises(varlog.Trimmed):
+            log.read(3)
+        assert log.capabilities
+        assert log.info().trimmed == 3
+        assert [info.name for info in cluster.logs()] == ["orders"]
+        assert len(cluster.nodes()) == 2
+        assert cluster.status().logs[0].tail == 25
+        assert log.seal() == 26
+        with pytest.raises(varlog.Sealed):
+            log.append(b"z")
+        cluster.remove_log("orders")
+        with pytest.raises(varlog.NotFound):
+            log.tail()
+
+
+def test_a_subscription_follows_and_can_be_left() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append_batch([b"a", b"b", b"c"])
+        subscription = log.subscribe()
+        assert next(subscription).payload == b"a"
+        assert next(subscription).payload == b"b"
+        writer = threading.Timer(0.1, lambda: log.append(b"d"))
+        writer.start()
+        assert [next(subscription).payload, next(subscription).payload] == [b"c", b"d"]
+        writer.join()
+        subscription.close()
+        for entry in log.subscribe():
+            if entry.payload == b"b":
+                break
+        with log.subscribe(2) as bounded:
+            assert next(iter(bounded)).payload == b"b"
+
+
+def test_many_threads_share_one_connection() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=2)
+        acked: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: acked.extend(log.append(b"x").glsn for _ in range(25))) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(acked) == list(range(1, 201))
+
+
+def test_before_and_after_the_block() -> None:
+    cluster = sync.connect("varlog://127.0.0.1:1")
+    with pytest.raises(varlog.Unavailable, match="no repository"):
+        cluster.__enter__()
+    with pytest.raises(varlog.Unavailable, match="not connected"):
+        cluster.logs()
+    with cluster_url() as url:
+        with sync.connect(url) as cluster:
+            log = cluster.create_log("log", replicas=1)
+            log.append(b"x")
+            subscription = log.subscribe()
+            assert next(subscription).payload == b"x"
+        with pytest.raises(varlog.Unavailable):
+            log.append(b"y")
+        with pytest.raises(varlog.Unavailable):
+            next(subscription)
+        with pytest.raises(varlog.Unavailable):
+            cluster.log("log")
+        subscription.close()
+        cluster.close()
