@@ -1,0 +1,1 @@
+"""Benches: one file per question. `./run bench` runs them all and prints one table."""

@@ -1,0 +1,61 @@
+"""A real cluster of processes for a bench, and what it costs them: CPU time and memory from /proc."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Process:
+    role: str
+    number: int
+    pid: int
+
+    def cpu_s(self) -> float:
+        """User and system time since its start."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * TICK_S
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    url: str
+    processes: list[Process]
+
+    def cpu_s(self) -> float:
+        return sum(process.cpu_s() for process in self.processes)
+
+
+@contextmanager
+def running_cluster(folder: Path, nodes: int = 3) -> Iterator[RunningCluster]:
+    """`varlog up` in a temporary folder below `folder`; everything ends with the block."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="bench-") as data:
+        command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", data, "--nodes", str(nodes), "--port", "0"]
+        up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert up.stdout is not None
+            for line in up.stdout:
+                if line.startswith("ready "):
+                    listed = json.loads((Path(data) / "processes.json").read_text())
+                    yield RunningCluster(
+                        line.split()[1], [Process(each["role"], each["id"], each["pid"]) for each in listed]
+                    )
+                    break
+            else:
+                raise RuntimeError(f"the cluster did not start: exit status {up.wait()}")
+        finally:
+            up.send_signal(signal.SIGTERM)
+            up.wait()

@@ -1,0 +1,123 @@
+"""What the machine itself can do, measured in the same run: the limits our figures stand beside.
+
+- `echo`: a round trip of 100 bytes between two processes on loopback, raw blocking sockets.
+- `sync`: writing N bytes over blocks that were written before, then fdatasync; one process.
+- `sync_three`: the same by three processes at once, as three replicas on one machine do it.
+"""
+
+import multiprocessing
+import os
+import socket
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+ROUNDS = 2000
+FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All limits of one run. Times in seconds, rates in bytes a second."""
+
+    echo_s: float
+    sync_1k_s: float
+    sync_1k_three_s: float
+    write_three_64k: float
+    write_three_1m: float
+
+    @property
+    def append_alone_s(self) -> float:
+        """The floor the prototype of this design was measured against: one sync, and one with three at once."""
+        return self.sync_1k_s + self.sync_1k_three_s
+
+
+def measure(folder: Path) -> Machine:
+    """Takes about ten seconds."""
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        place = Path(made)
+        one, _ = sync(place, 1, 1024)
+        three, _ = sync(place, 3, 1024)
+        _, rate_64k = sync(place, 3, 64 << 10)
+        _, rate_1m = sync(place, 3, 1 << 20)
+    return Machine(echo(), one, three, rate_64k, rate_1m)
+
+
+def echo(rounds: int = 5000) -> float:
+    """Median round trip in seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = multiprocessing.get_context("spawn").Process(target=_echo_server, args=(server.getsockname(),))
+        process.start()
+        connection, _ = server.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        times = []
+        with connection:
+            for _ in range(rounds):
+                start = time.perf_counter()
+                connection.sendall(bytes(100))
+                _receive(connection, 100)
+                times.append(time.perf_counter() - start)
+        process.join()
+    return statistics.median(times)
+
+
+def _echo_server(address: tuple[str, int]) -> None:
+    with socket.create_connection(address) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := connection.recv(65536):
+            connection.sendall(data)
+
+
+def _receive(connection: socket.socket, size: int) -> None:
+    while size:
+        size -= len(connection.recv(size))
+
+
+def sync(folder: Path, processes: int, size: int, seconds: float = 1.5) -> tuple[float, float]:
+    """Median seconds of one write and sync, and bytes a second of all processes together."""
+    context = multiprocessing.get_context("spawn")
+    pipes, workers = [], []
+    for number in range(processes):
+        ours, theirs = context.Pipe()
+        worker = context.Process(target=_sync_worker, args=(folder / f"sync-{number}", size, seconds, theirs))
+        worker.start()
+        pipes.append(ours)
+        workers.append(worker)
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send("go")
+    results: list[list[float]] = [pipe.recv() for pipe in pipes]
+    for worker in workers:
+        worker.join()
+    times = [each for result in results for each in result]
+    return statistics.median(times), sum(size * len(result) / sum(result) for result in results)
+
+
+def _sync_worker(path: Path, size: int, seconds: float, pipe: Connection) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    block = os.urandom(size)
+    filler = bytes(1 << 20)
+    for offset in range(0, FILE_BYTES, len(filler)):
+        os.pwrite(descriptor, filler, offset)
+    os.fsync(descriptor)
+    pipe.send("ready")
+    pipe.recv()
+    times: list[float] = []
+    offset, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end and len(times) < ROUNDS * 10:
+        start = time.perf_counter()
+        os.pwrite(descriptor, block, offset)
+        os.fdatasync(descriptor)
+        times.append(time.perf_counter() - start)
+        offset = (offset + size) % (FILE_BYTES - size)
+    os.close(descriptor)
+    path.unlink()
+    pipe.send(times)
+
+
+if __name__ == "__main__":
+    print(measure(Path.cwd()))

@@ -1,0 +1,53 @@
+"""How fast does a subscriber read? Batches as they come, every payload, every entry as an object."""
+
+import os
+import time
+from dataclasses import dataclass
+
+import varlog
+
+
+@dataclass(frozen=True)
+class Reading:
+    entries: int
+    entry_bytes: int
+    batches_s: float
+    payloads_s: float
+    entries_s: float
+
+
+async def fill(log: varlog.Log, entries: int, size: int) -> None:
+    """Entries to read, written in batches of 1000."""
+    payloads = [os.urandom(size) for _ in range(1000)]
+    async with log.producer() as sender:
+        for _ in range(entries // 1000):
+            await sender.send_batch(payloads)
+        await sender.flush()
+
+
+async def subscribe(log: varlog.Log, entries: int, size: int) -> Reading:
+    await fill(log, entries, size)
+    first = await log.tail() - entries + 1
+    stop = first + entries
+
+    start = time.perf_counter()
+    count = 0
+    async for batch in log.subscribe(start=first, stop=stop).batches():
+        count += len(batch)
+    batches_s = time.perf_counter() - start
+    assert count == entries
+
+    start = time.perf_counter()
+    count = 0
+    async for batch in log.subscribe(start=first, stop=stop).batches():
+        for payload in batch.payloads():
+            count += len(payload)
+    payloads_s = time.perf_counter() - start
+    assert count == entries * size
+
+    start = time.perf_counter()
+    count = 0
+    async for entry in log.subscribe(start=first, stop=stop):
+        count += len(entry.payload)
+    assert count == entries * size
+    return Reading(entries, size, batches_s, payloads_s, time.perf_counter() - start)
