@@ -21,7 +21,7 @@ from varlog.client.columns import Columns, joined
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
 from varlog.client.errors import OWN_FAULT, again
-from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, GATHER_ENTRIES
+from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, GATHER_ENTRIES, SPLIT_APPENDS
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried, StreamWriter
@@ -61,7 +61,7 @@ class _Lane:
 class _Gathered:
     """Appends on their way as one batch."""
 
-    __slots__ = ("_appender", "_data", "appends", "cost", "count", "lane", "producer", "route", "sequence")
+    __slots__ = ("_appender", "_data", "appends", "cost", "count", "lane", "producer", "route", "sequence", "told")
 
     def __init__(self, appender: "Appender", lane: _Lane, appends: list[_Append], route: StreamRoute) -> None:
         self._appender = appender
@@ -76,6 +76,8 @@ class _Gathered:
             self.count += each.count
         self.producer = b""
         self.sequence = 0
+        self.told = False
+        """A token of this batch was given out: whoever has it may send the whole batch again, at any time."""
 
     @property
     def data(self) -> bytes:
@@ -114,6 +116,7 @@ class _Gathered:
         self._appender.leave(self.cost)
 
     def unknown(self, append: _Append, why: str) -> OutcomeUnknown:
+        self.told = True
         error = OutcomeUnknown(why)
         error.token = ProducerToken(
             self.producer,
@@ -231,6 +234,7 @@ class Appender:
             if each.index == token.index and not each.future.done():
                 return each.future
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_retrieve)
         append = _Append(Columns([b""] * token.count, None, None, 0), False, inf, future)
         append.index = token.index
         append.columns = None
@@ -255,6 +259,7 @@ class Appender:
         self._flush(lane)
 
     def _flush(self, lane: _Lane) -> None:
+        most = max(SPLIT_APPENDS, -(-len(lane.pending) // APPENDS_IN_FLIGHT))
         while lane.pending:
             try:
                 writer = self._choose(lane)
@@ -263,7 +268,7 @@ class Appender:
                 return
             if writer is None:
                 return
-            appends = self._gather(lane)
+            appends = self._gather(lane, most)
             if appends:
                 writer.submit(_Gathered(self, lane, appends, writer.route))
 
@@ -289,8 +294,8 @@ class Appender:
             self._writers[route] = writer
         return writer
 
-    def _gather(self, lane: _Lane) -> list[_Append]:
-        """As many as fit one batch; those that nobody waits for any more are dropped."""
+    def _gather(self, lane: _Lane, most: int) -> list[_Append]:
+        """Up to `most`, as fit one batch; those that nobody waits for any more are dropped."""
         taken: list[_Append] = []
         size = entries = 0
         pending = lane.pending
@@ -299,7 +304,8 @@ class Appender:
             if append.future.done():
                 self._room.leave(append.cost)
             elif taken and (
-                size + append.cost > GATHER_BYTES
+                len(taken) == most
+                or size + append.cost > GATHER_BYTES
                 or entries + append.count > GATHER_ENTRIES
                 or append.compress != taken[0].compress
                 or append.data is not None
@@ -339,7 +345,11 @@ class Appender:
     def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
         for batch in reversed(batches):
             assert isinstance(batch, _Gathered)
-            batch.lane.pending.extendleft(reversed(batch.dissolve()))
+            if batch.told:
+                # Under another identity its entries could get there twice: by us, and by who has the token.
+                batch.doubtful(OutcomeUnknown("the stream refused the append, which may have been sent again since"))
+            else:
+                batch.lane.pending.extendleft(reversed(batch.dissolve()))
         for lane in self._lanes.values():
             if lane.pending and not lane.scheduled:
                 lane.scheduled = True
@@ -381,3 +391,9 @@ def _expire_batch(batch: _Gathered, now: float) -> float:
         else:
             following = min(following, append.deadline)
     return following
+
+
+def _retrieve(future: "asyncio.Future[Ack]") -> None:
+    """Whoever asked may have given up waiting; then nobody else looks at the error."""
+    if not future.cancelled():
+        future.exception()

@@ -20,6 +20,10 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 # ---------------------------------------------------------------- appends
 
+SPLIT_APPENDS = 128
+"""From so many on, appends that wait together are shared among the batches that may go, so that the
+client encodes one while others are on their way."""
+
 GATHER_BYTES = 1 << 20
 """Appends that wait at the same time travel as one batch up to this size."""
 
