@@ -17,7 +17,7 @@ one can be taken for that of the other. A named producer that is refused somethi
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from types import TracebackType
 
@@ -86,6 +86,8 @@ class Producer:
         self._flushing: list[asyncio.Future[None]] = []
         self._error: VarlogError | None = None
         self._ended: VarlogError | None = None
+        self._new_future: Callable[[], asyncio.Future[Ack]] = asyncio.Future
+        """That of the loop it was opened on; looked up once, not for every entry."""
         self._slow = True
         """`send` has something to look at before it may simply take an entry."""
         self._deadlines = Deadlines(self._clock, self._expire)
@@ -170,6 +172,7 @@ class Producer:
             await self._outlet.open(self._timeout)
             if self.abort not in self._context.on_close:
                 self._context.on_close.append(self.abort)
+            self._new_future = asyncio.get_running_loop().create_future
             self._look()
         return self
 
@@ -288,10 +291,6 @@ class Producer:
         if chunk.deadline < self._deadlines.at:
             self._deadlines.announce(chunk.deadline, self._clock.now())
         return chunk
-
-    @staticmethod
-    def _new_future() -> "asyncio.Future[Ack]":
-        return asyncio.get_running_loop().create_future()
 
     # ------------------------------------------------------------ batches that are numbered by the application
 
