@@ -192,10 +192,12 @@ async def produce_named(client: Client, log: varlog.Log) -> None:
         producer = log.producer(id=client.own_name, timeout=client.timeout())
         try:
             await producer.open()
-            going_on = await _send_numbered(client, producer, max(0, producer.next_sequence - REPEATED), REPEATED)
-            while going_on and not client.stopping.is_set():
-                going_on = await _send_numbered(client, producer, producer.next_sequence, NUMBERED)
+            # Their positions may be trimmed, and then nobody can tell them any more.
+            await _send_numbered(client, producer, max(0, producer.next_sequence - REPEATED), REPEATED)
+            while not client.stopping.is_set():
                 await client.pause()
+                if not await _send_numbered(client, producer, producer.next_sequence, NUMBERED):
+                    break
         except varlog.VarlogError:
             await client.pause()  # it could not be opened
         finally:

@@ -52,6 +52,8 @@ class Trial:
     records: list[Record] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     tail: int = 0
+    recovered_s: float = 0.0
+    """From the moment all servers served again until every stream had taken an append."""
 
     # ------------------------------------------------------------ the course
 
@@ -77,6 +79,7 @@ class Trial:
             for stream in log.info().chain[-1].streams:
                 self.records.append(Expectation(log=self.log, stream=stream.id, healed_time=healed, bound=BOUND_S))
                 self._probe_stream(log, stream.id, healed + BOUND_S)
+        self.recovered_s = time.monotonic() - healed
 
     def _probe_stream(self, log: "varlog.sync.Log", stream: int, deadline: float) -> None:
         attempt = 0
@@ -169,7 +172,8 @@ class Trial:
         """What happened, in numbers."""
         done = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.chaos.struck.items()))
-        return f"seed {self.cluster.seed}; faults: {faults}; {done}; checked: {', '.join(CHECKERS)}"
+        lines = [f"seed {self.cluster.seed}; faults: {faults}", done, f"appends again after {self.recovered_s:.2f} s"]
+        return "; ".join([*lines, f"checked: {', '.join(CHECKERS)}"])
 
 
 def _follows_to_the_end(operations: list[Operation]) -> None:
