@@ -119,6 +119,13 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "identity").write_bytes(b"of a node")
+    with pytest.raises(InvalidArgument, match="neither empty nor the folder of a repository: it holds 'identity'"):
+        Database(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["identity", "lock"]
+
+
 def test_a_flipped_bit_in_a_value(tmp_path: Path) -> None:
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)

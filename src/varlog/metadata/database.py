@@ -14,15 +14,16 @@ spares the shared-memory file; the log's blocks are laid out at the start and th
 halves the time of a commit against a growing file.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt, NoSpace, Unavailable, Unsupported, VarlogError
+from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unavailable, Unsupported, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
-from varlog.runtime.lock import FolderLock, make_data_folder
+from varlog.runtime.lock import LOCK_FILE, FolderLock, make_data_folder
 
 FILE_NAME = "metadata.db"
 APPLICATION_ID = 0x56524C47
@@ -32,6 +33,9 @@ SCHEMA = 1
 PAGE_BYTES = 4096
 LOG_PAGES = 1000
 """Size of the write-ahead log beyond which it is written back and begun anew."""
+
+_FINE = (LOCK_FILE, "lost+found")
+"""What may lie in a folder in which a store is made."""
 
 _UPSERT = (
     "INSERT INTO kv VALUES (?, ?, ?, ?) ON CONFLICT (key)"
@@ -115,6 +119,15 @@ class Database:
                     raise Corrupt(f"{self._path} is not a metadata store")
         elif self._log.exists() and self._log.stat().st_size:
             raise Corrupt(f"{self._path} is missing or empty, but its log {self._log.name} is there")
+        else:
+            self._check_folder(self._path.parent)
+
+    @staticmethod
+    def _check_folder(folder: Path) -> None:
+        """A new store is made in an empty folder only: not, by mistake, among the data of a node."""
+        foreign = sorted(name for name in os.listdir(folder) if name not in _FINE and not name.startswith(FILE_NAME))
+        if foreign:
+            raise InvalidArgument(f"{folder} is neither empty nor the folder of a repository: it holds {foreign[0]!r}")
 
     def _configure(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
