@@ -17,142 +17,17 @@ from math import inf
 from varlog.base import limits
 from varlog.base.errors import OutcomeUnknown, Timeout, Unavailable, VarlogError
 from varlog.base.ids import Glsn, ProducerToken, StreamId
-from varlog.client.columns import Columns, joined
+from varlog.client.columns import Columns
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
 from varlog.client.errors import OWN_FAULT, again
+from varlog.client.gathered import Append, Gathered, Lane
 from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, GATHER_ENTRIES, SPLIT_APPENDS
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried, StreamWriter
 from varlog.transport.deadlines import Deadlines
-from varlog.wire.batch import Batch, encode_batch, stamp_batch
-
-
-class _Append:
-    """One call that waits for its Ack."""
-
-    __slots__ = ("columns", "compress", "cost", "count", "data", "deadline", "future", "index")
-
-    def __init__(self, columns: Columns, compress: bool, deadline: float, future: "asyncio.Future[Ack]") -> None:
-        self.columns: Columns | None = columns
-        self.compress = compress
-        self.cost = columns.cost
-        self.count = len(columns.payloads)
-        self.deadline = deadline
-        self.future = future
-        self.index = 0
-        """Of its first entry in the batch it travels in."""
-        self.data: bytes | None = None
-        """Encoded already: too large to travel with others."""
-
-
-class _Lane:
-    """Appends for any stream, or for a chosen one, in order of arrival."""
-
-    __slots__ = ("pending", "scheduled", "stream")
-
-    def __init__(self, stream: StreamId | None) -> None:
-        self.stream = stream
-        self.pending: deque[_Append] = deque()
-        self.scheduled = False
-
-
-class _Gathered:
-    """Appends on their way as one batch."""
-
-    __slots__ = ("_appender", "_data", "appends", "cost", "count", "lane", "producer", "route", "sequence", "told")
-
-    def __init__(self, appender: "Appender", lane: _Lane, appends: list[_Append], route: StreamRoute) -> None:
-        self._appender = appender
-        self._data: bytes | None = appends[0].data
-        self.lane = lane
-        self.appends = appends
-        self.route = route
-        self.cost = sum(each.cost for each in appends)
-        self.count = 0
-        for each in appends:
-            each.index = self.count
-            self.count += each.count
-        self.producer = b""
-        self.sequence = 0
-        self.told = False
-        """A token of this batch was given out: whoever has it may send the whole batch again, at any time."""
-
-    @property
-    def data(self) -> bytes:
-        return self._data or b""
-
-    def stamp(self, producer: bytes, sequence: int) -> None:
-        self.producer, self.sequence = producer, sequence
-        if self._data is not None:
-            self._data = stamp_batch(self._data, producer, sequence)
-            return
-        columns = joined([each.columns for each in self.appends if each.columns is not None])
-        self._data = encode_batch(
-            columns.payloads,
-            keys=columns.keys,
-            headers=columns.headers,
-            producer=producer,
-            sequence=sequence,
-            time_us=self._appender.wall_us(),
-            compress=self.appends[0].compress,
-        )
-        for each in self.appends:
-            each.columns = None
-
-    def acked(self, first: Glsn, route: StreamRoute) -> None:
-        stream = route.id
-        for each in self.appends:
-            if not each.future.done():
-                start = first + each.index
-                each.future.set_result(Ack(Glsn(start), Glsn(start + each.count - 1), stream))
-        self._appender.acked(self, first)
-
-    def doubtful(self, error: VarlogError) -> None:
-        for each in self.appends:
-            if not each.future.done():
-                each.future.set_exception(self.unknown(each, error.message))
-        self._appender.leave(self.cost)
-
-    def unknown(self, append: _Append, why: str) -> OutcomeUnknown:
-        self.told = True
-        error = OutcomeUnknown(why)
-        error.token = ProducerToken(
-            self.producer,
-            self.sequence,
-            self.route.id,
-            self.route.log,
-            self.route.segment,
-            append.index,
-            append.count,
-            self.data,
-        )
-        return error
-
-    def fail(self, error: VarlogError) -> None:
-        """Certainly not in the log."""
-        for each in self.appends:
-            if not each.future.done():
-                each.future.set_exception(again(error))
-        self._appender.leave(self.cost)
-
-    def dissolve(self) -> list[_Append]:
-        """The appends as they were before they were gathered."""
-        if self.appends[0].data is None:
-            batch = Batch(self.data)
-            payloads, keys, headers = batch.payloads(), batch.keys(), batch.headers()
-            for each in self.appends:
-                end = each.index + each.count
-                part = slice(each.index, end)
-                has_keys = any(key is not None for key in keys[part])
-                each.columns = Columns(
-                    payloads[part],
-                    keys[part] if has_keys else None,
-                    list(headers[part]) if any(headers[part]) else None,
-                    each.cost,
-                )
-        return self.appends
+from varlog.wire.batch import encode_batch
 
 
 class Appender:
@@ -165,56 +40,64 @@ class Appender:
         self._choice = context.choice
         self._hints = context.hints
         self._room = Room(self._world.clock, APPEND_BYTES)
-        self._lanes: dict[StreamId | None, _Lane] = {}
+        self._lanes: dict[StreamId | None, Lane] = {}
         self._writers: dict[StreamRoute, StreamWriter] = {}
         self._deadlines = Deadlines(self._world.clock, self._expire)
         self._closed: VarlogError | None = None
-        self.wall_us = self._world.clock.wall_us
         self._routes.listeners.append(self.has_room)
         self._choice.listeners.append(self.has_room)
 
     # ------------------------------------------------------------ for the log
 
+    def try_append(
+        self, columns: Columns, stream: StreamId | None, compress: bool, timeout: float
+    ) -> "asyncio.Future[Ack] | None":
+        """Take entries, if nothing has to be waited for before; they get consecutive positions."""
+        if self._routes.info is None or columns.cost > limits.BATCH_BYTES or self._closed is not None:
+            return None
+        if not self._room.try_enter(columns.cost):
+            return None
+        return self._take(columns, None, stream, compress, timeout)
+
     async def append(self, columns: Columns, stream: StreamId | None, compress: bool, timeout: float) -> Ack:
-        """Carry entries into the log; they get consecutive positions."""
+        """The same, waiting for whatever it takes."""
+        clock = self._world.clock
+        deadline = clock.now() + timeout
+        if self._routes.info is None:
+            await self._routes.resolve(timeout)
+        await self._room.enter(columns.cost, max(0.0, deadline - clock.now()))
+        try:
+            data = self._encode_alone(columns, compress) if columns.cost > limits.BATCH_BYTES else None
+            if self._closed is not None:
+                raise again(self._closed)
+        except VarlogError:
+            self._room.leave(columns.cost)
+            raise
+        return await self._take(columns, data, stream, compress, max(0.0, deadline - clock.now()))
+
+    def _take(
+        self, columns: Columns, data: bytes | None, stream: StreamId | None, compress: bool, timeout: float
+    ) -> "asyncio.Future[Ack]":
         loop = asyncio.get_running_loop()
         now = self._world.clock.now()
         deadline = now + timeout
-        if self._routes.info is None:
-            await self._routes.resolve(timeout)
-        if not self._room.try_enter(columns.cost):
-            await self._room.enter(columns.cost, max(0.0, deadline - self._world.clock.now()))
-        append = _Append(columns, compress, deadline, loop.create_future())
-        if columns.cost > limits.BATCH_BYTES:
-            self._encode_alone(append, columns)
-        if self._closed is not None:
-            self._room.leave(append.cost)
-            raise self._closed
+        future: asyncio.Future[Ack] = loop.create_future()
         lane = self._lanes.get(stream)
         if lane is None:
-            lane = self._lanes[stream] = _Lane(stream)
-        lane.pending.append(append)
+            lane = self._lanes[stream] = Lane(stream)
+        lane.pending.append(Append(columns, data, compress, deadline, future))
         if not lane.scheduled:
             lane.scheduled = True
             loop.call_soon(self._turn, lane)
         if deadline < self._deadlines.at:
             self._deadlines.announce(deadline, now)
-        return await append.future
+        return future
 
-    def _encode_alone(self, append: _Append, columns: Columns) -> None:
+    def _encode_alone(self, columns: Columns, compress: bool) -> bytes:
         """Whether so much fits a batch is known when it is done."""
-        try:
-            data = encode_batch(
-                columns.payloads,
-                keys=columns.keys,
-                headers=columns.headers,
-                time_us=self.wall_us(),
-                compress=append.compress,
-            )
-        except VarlogError:
-            self._room.leave(append.cost)
-            raise
-        append.data, append.columns = data, None
+        return encode_batch(
+            columns.payloads, keys=columns.keys, headers=columns.headers, time_us=self.wall_us(), compress=compress
+        )
 
     def find(self, token: ProducerToken) -> "asyncio.Future[Ack] | None":
         """The outcome of a send that is still open here, if it is."""
@@ -223,19 +106,19 @@ class Appender:
                 flight = session.unresolved.get(token.sequence)
                 if session.producer == token.producer and flight is not None:
                     batch = flight.batch
-                    assert isinstance(batch, _Gathered)
+                    assert isinstance(batch, Gathered)
                     writer.hurry(session)
                     return self._join(batch, token)
         return None
 
-    def _join(self, batch: _Gathered, token: ProducerToken) -> "asyncio.Future[Ack]":
+    def _join(self, batch: Gathered, token: ProducerToken) -> "asyncio.Future[Ack]":
         """Wait for a batch that is on its way, together with those who wait already."""
         for each in batch.appends:
             if each.index == token.index and not each.future.done():
                 return each.future
         future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_retrieve)
-        append = _Append(Columns([b""] * token.count, None, None, 0), False, inf, future)
+        append = Append(Columns([b""] * token.count, None, None, 0), None, False, inf, future)
         append.index = token.index
         append.columns = None
         batch.appends.append(append)
@@ -254,11 +137,11 @@ class Appender:
 
     # ------------------------------------------------------------ from lanes to writers
 
-    def _turn(self, lane: _Lane) -> None:
+    def _turn(self, lane: Lane) -> None:
         lane.scheduled = False
         self._flush(lane)
 
-    def _flush(self, lane: _Lane) -> None:
+    def _flush(self, lane: Lane) -> None:
         most = max(SPLIT_APPENDS, -(-len(lane.pending) // APPENDS_IN_FLIGHT))
         while lane.pending:
             try:
@@ -270,9 +153,9 @@ class Appender:
                 return
             appends = self._gather(lane, most)
             if appends:
-                writer.submit(_Gathered(self, lane, appends, writer.route))
+                writer.submit(Gathered(self, lane, appends, writer.route))
 
-    def _choose(self, lane: _Lane) -> StreamWriter | None:
+    def _choose(self, lane: Lane) -> StreamWriter | None:
         routes = self._choice.candidates(lane.stream)
         if routes is None:
             return None
@@ -294,9 +177,9 @@ class Appender:
             self._writers[route] = writer
         return writer
 
-    def _gather(self, lane: _Lane, most: int) -> list[_Append]:
+    def _gather(self, lane: Lane, most: int) -> list[Append]:
         """Up to `most`, as fit one batch; those that nobody waits for any more are dropped."""
-        taken: list[_Append] = []
+        taken: list[Append] = []
         size = entries = 0
         pending = lane.pending
         while pending:
@@ -319,7 +202,7 @@ class Appender:
             pending.popleft()
         return taken
 
-    def _fail_lane(self, lane: _Lane, error: VarlogError) -> None:
+    def _fail_lane(self, lane: Lane, error: VarlogError) -> None:
         pending, lane.pending = lane.pending, deque()
         for append in pending:
             if not append.future.done():
@@ -334,7 +217,7 @@ class Appender:
                 self._flush(lane)
 
     def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
-        assert isinstance(batch, _Gathered)
+        assert isinstance(batch, Gathered)
         if isinstance(error, OWN_FAULT):
             batch.fail(error)
             self.returned(writer, behind)
@@ -344,7 +227,7 @@ class Appender:
 
     def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
         for batch in reversed(batches):
-            assert isinstance(batch, _Gathered)
+            assert isinstance(batch, Gathered)
             if batch.told:
                 # Under another identity its entries could get there twice: by us, and by who has the token.
                 batch.doubtful(OutcomeUnknown("the stream refused the append, which may have been sent again since"))
@@ -355,12 +238,15 @@ class Appender:
                 lane.scheduled = True
                 asyncio.get_running_loop().call_soon(self._turn, lane)
 
-    def acked(self, batch: _Gathered, first: Glsn) -> None:
+    def acked(self, batch: Gathered, first: Glsn) -> None:
         self._hints.add(first, batch.count, batch.route.id)
         self._room.leave(batch.cost)
 
     def leave(self, cost: int) -> None:
         self._room.leave(cost)
+
+    def wall_us(self) -> int:
+        return self._world.clock.wall_us()
 
     # ------------------------------------------------------------ deadlines
 
@@ -376,21 +262,9 @@ class Appender:
         for writer in self._writers.values():
             for session in writer.sessions():
                 for flight in session.unresolved.values():
-                    assert isinstance(flight.batch, _Gathered)
-                    following = min(following, _expire_batch(flight.batch, now))
+                    assert isinstance(flight.batch, Gathered)
+                    following = min(following, flight.batch.expire(now))
         return following
-
-
-def _expire_batch(batch: _Gathered, now: float) -> float:
-    following = inf
-    for append in batch.appends:
-        if append.future.done():
-            continue
-        if append.deadline <= now:
-            append.future.set_exception(batch.unknown(append, "the append was sent, and not answered in time"))
-        else:
-            following = min(following, append.deadline)
-    return following
 
 
 def _retrieve(future: "asyncio.Future[Ack]") -> None:

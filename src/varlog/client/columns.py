@@ -64,6 +64,8 @@ def check_compression() -> None:
 
 def one_entry(payload: Buffer, key: Buffer | None, headers: Headers | None) -> Columns:
     """The columns of a single entry."""
+    if type(payload) is bytes and key is None and not headers and len(payload) <= limits.ENTRY_BYTES:
+        return Columns([payload], None, None, len(payload) + ENTRY_OVERHEAD_BYTES)
     data = as_bytes(payload, "an entry")
     cost = len(data) + ENTRY_OVERHEAD_BYTES
     keys: list[bytes | None] | None = None
