@@ -58,7 +58,7 @@ async def appends_work(url: str, supervisor: Supervisor) -> str:
     numbers = [child.number for child in supervisor.children if child.role == "node"]
     silent: list[str] = []
     late = ""
-    async with connect(url) as cluster:
+    async with connect(url, timeout=READY_S) as cluster:
         for _ in range(int(READY_S / LOOK_EVERY_S)):
             status = await cluster.status()
             silent, late = _silent(status, numbers), _late(status)

@@ -23,6 +23,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 DEFAULT_CLUSTER = "varlog://127.0.0.1:7700"
 SCHEME = "varlog://"
+DEFAULT_TIMEOUT_S = 30.0
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +49,13 @@ def shared_flags(*, top: bool) -> Parser:
         choices=("table", "json"),
         default="table" if top else argparse.SUPPRESS,
         help="how to print results (default: table)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="S",
+        default=DEFAULT_TIMEOUT_S if top else argparse.SUPPRESS,
+        help=f"seconds that a question to the cluster may take (default: {DEFAULT_TIMEOUT_S:g})",
     )
     return flags
 
@@ -94,7 +102,7 @@ def with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any,
     from varlog.runtime.loop import run
 
     async def connected() -> Result:
-        async with connect(cluster_url(arguments)) as cluster:
+        async with connect(cluster_url(arguments), timeout=arguments.timeout) as cluster:
             return await work(cluster)
 
     return run(connected())
@@ -108,6 +116,17 @@ def positive(text: str) -> int:
         number = 0
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
+    return number
+
+
+def seconds(text: str) -> float:
+    """An argument that is a time above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above zero")
     return number
 
 

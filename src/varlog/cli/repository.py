@@ -52,7 +52,7 @@ async def _serve(settings: Any, folder: str, until_eof: bool) -> None:
 def list_repositories(arguments: Arguments) -> int:
     from varlog.runtime.loop import run
 
-    rows = run(_ask_all(cluster_url(arguments)))
+    rows = run(_ask_all(cluster_url(arguments), arguments.timeout))
     columns = [
         Column("address"),
         Column("state", style=lambda state: "green" if state == "serving" else "red"),
@@ -66,18 +66,18 @@ def list_repositories(arguments: Arguments) -> int:
     return 0 if any(row["state"] == "serving" for row in rows) else 1
 
 
-async def _ask_all(url: str) -> list[dict[str, Any]]:
+async def _ask_all(url: str, timeout: float) -> list[dict[str, Any]]:
     from varlog.client.address import SCHEME, parse_url
 
-    return await asyncio.gather(*(_ask(address, SCHEME + address) for address in parse_url(url)))
+    return await asyncio.gather(*(_ask(address, SCHEME + address, timeout) for address in parse_url(url)))
 
 
-async def _ask(address: str, url: str) -> dict[str, Any]:
+async def _ask(address: str, url: str, timeout: float) -> dict[str, Any]:
     from varlog.base.errors import VarlogError
     from varlog.client import connect
 
     try:
-        async with connect(url) as cluster:
+        async with connect(url, timeout=timeout) as cluster:
             status = await cluster.status()
     except VarlogError as error:
         return {"address": address, "state": "unreachable", "trouble": error.message}

@@ -1,13 +1,14 @@
 """`varlog status`: the whole cluster on one page, once or again and again."""
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
-from varlog.cli.frame import Arguments, Commands, add_command, cluster_url
+from varlog.cli.frame import Arguments, Commands, add_command, seconds, with_cluster
 from varlog.cli.output import Printer, render_table, styled, to_json
 
 if TYPE_CHECKING:
-    from varlog.client import ClusterStatus
+    from varlog.client import Cluster, ClusterStatus
 
 CLEAR = "\x1b[H\x1b[J"
 
@@ -16,28 +17,20 @@ def register(commands: Commands, summary: str) -> None:
     parser = add_command(commands, "status", show_status, summary)
     parser.add_argument("--watch", action="store_true", help="again and again, until interrupted")
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
+        "--interval", type=seconds, default=1.0, metavar="S", help="seconds between two looks (default: 1)"
     )
 
 
 def show_status(arguments: Arguments) -> int:
-    from varlog.runtime.loop import run
-
-    return run(_show(arguments))
-
-
-async def _show(arguments: Arguments) -> int:
-    import asyncio
-
-    from varlog.client import connect
-
-    async with connect(cluster_url(arguments)) as cluster:
+    async def work(cluster: "Cluster") -> int:
         while True:
             page = _page(await cluster.status())
             _print(page, Printer(arguments.output), again=arguments.watch)
             if not arguments.watch:
                 return 1 if page["troubles"] else 0
-            await asyncio.sleep(max(arguments.interval, 0.1))
+            await asyncio.sleep(arguments.interval)
+
+    return with_cluster(arguments, work)
 
 
 def _page(status: "ClusterStatus") -> dict[str, Any]:
