@@ -165,10 +165,13 @@ def test_a_log_made_anew_under_the_same_name_is_another() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):
             log = client.log("log")
-            assert await log.tail() == 0
+            await log.append(b"x")
+            assert await log.tail() == 1
             cluster.info.id = 8  # removed, made anew, and the watch has not told yet
-            assert await log.tail() == 0
+            assert await log.tail() == 1
             assert (await log.info()).id == 8
+            await log.append(b"y")
+            assert [route.log for route in log._appender._writers] == [8]
 
     run(story())
 

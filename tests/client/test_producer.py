@@ -254,6 +254,22 @@ def test_a_named_producer_that_is_refused_ends() -> None:
     run(story())
 
 
+def test_a_name_that_is_used_twice_is_noticed_where_it_can_be() -> None:
+    async def story() -> None:
+        async with scripted() as (_, client):
+            log = client.log("log")
+            one = await log.producer(id="p").open()
+            two = await log.producer(id="p").open()
+            await (await one.send_batch([b"a", b"b"]))
+            taken = await two.send_batch([b"c"])
+            with pytest.raises(OutcomeUnknown, match="used twice"):
+                await taken
+            one.abort()
+            two.abort()
+
+    run(story())
+
+
 def test_names_choose_streams_evenly_and_stay_when_others_go() -> None:
     routes = [StreamRoute(1, 1, number, (1,), True, None) for number in range(1, 5)]  # type: ignore[arg-type]
     chosen = {name: stream_of_name(name, routes).id for name in (f"producer-{n}" for n in range(400))}

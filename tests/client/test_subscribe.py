@@ -305,6 +305,20 @@ def test_leaving_a_loop_stops_the_readers() -> None:
     run(story())
 
 
+def test_closing_ends_the_wait_of_another() -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            fill(cluster, (1, 1))
+            subscription = client.log("log").subscribe()
+            waiting = asyncio.ensure_future(_all(subscription))
+            await until(lambda: bool(cluster.nodes[0].reads))
+            await asyncio.sleep(0.02)
+            await subscription.aclose()
+            assert positions(await waiting) == [1]
+
+    run(story())
+
+
 def test_removed_and_closed() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn
-from varlog.core.merge import Merge
+from varlog.core.merge import InOrder, Merge
 
 Range = tuple[int, int]
 
@@ -37,7 +37,7 @@ def naive(streams: dict[int, list[Range]], start: int, stop: int | None) -> list
     return sorted(entry for entry in entries if start <= entry[0] and (stop is None or entry[0] < stop))
 
 
-def taken(merge: Merge[Range]) -> list[tuple[int, int]]:
+def taken(merge: Merge[Range] | InOrder[Range]) -> list[tuple[int, int]]:
     found = []
     for piece in merge.take():
         glsn, count = piece.item
@@ -132,3 +132,33 @@ def test_a_stream_that_goes_back_is_found() -> None:
     merge.feed(1, Glsn(4), 2, "a")
     with pytest.raises(Corrupt, match="stream 1"):
         merge.feed(1, Glsn(5), 2, "b")
+
+
+@given(logs(), st.integers(1, 40), st.one_of(st.none(), st.integers(1, 150)), st.integers(0, 5))
+def test_one_stream_alone_gives_its_part(
+    log: tuple[dict[int, list[Range]], int], start: int, stop: int | None, every: int
+) -> None:
+    streams, end = log
+    for stream, ranges in streams.items():
+        alone: InOrder[Range] = InOrder(Glsn(start), None if stop is None else Glsn(stop))
+        found: list[tuple[int, int]] = []
+        for index, (glsn, count) in enumerate(ranges):
+            alone.feed(stream, Glsn(glsn), count, (glsn, count))
+            if every and index % every == 0:
+                found += taken(alone)
+        found += taken(alone)
+        assert found == naive({stream: ranges}, start, stop)
+        reaches = ranges[-1][0] + ranges[-1][1]
+        assert alone.finished == (stop is not None and max(start, reaches) >= stop)
+        assert end >= reaches
+
+
+def test_one_stream_alone_drops_what_it_has_and_refuses_what_overlaps() -> None:
+    alone: InOrder[str] = InOrder(Glsn(3))
+    assert not alone.feed(1, Glsn(1), 2, "before")
+    assert alone.empty(1)
+    assert alone.feed(1, Glsn(2), 4, "across")
+    assert not alone.feed(1, Glsn(2), 4, "again")
+    with pytest.raises(Corrupt):
+        alone.feed(1, Glsn(5), 4, "overlaps")
+    assert [(piece.glsn, piece.low, piece.high) for piece in alone.take()] == [(3, 1, 4)]

@@ -44,7 +44,7 @@ class Appender:
         self._writers: dict[StreamRoute, StreamWriter] = {}
         self._deadlines = Deadlines(self._world.clock, self._expire)
         self._closed: VarlogError | None = None
-        self._routes.listeners.append(self.has_room)
+        self._routes.listeners.append(self._changed)
         self._choice.listeners.append(self.has_room)
 
     # ------------------------------------------------------------ for the log
@@ -208,6 +208,14 @@ class Appender:
             if not append.future.done():
                 append.future.set_exception(again(error))
             self._room.leave(append.cost)
+
+    def _changed(self) -> None:
+        """The log's streams may be others now; writers of those that are gone end with their last batch."""
+        for route, writer in list(self._writers.items()):
+            if writer.idle and route not in self._routes.streams:
+                writer.close()
+                del self._writers[route]
+        self.has_room()
 
     # ------------------------------------------------------------ from writers
 

@@ -39,6 +39,7 @@ class _Feed:
         self._full: dict[StreamId, asyncio.Future[None]] = {}
         self._errors: dict[StreamId, VarlogError] = {}
         self._ended: VarlogError | None = None
+        self._closed = False
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._merge: Merge[Placed] | InOrder[Placed]
@@ -70,7 +71,7 @@ class _Feed:
             if pieces:
                 self._release(pieces)
                 return pieces
-            if self._finished():
+            if self._closed or self._finished():
                 return []
             error = self._ended or next(iter(self._errors.values()), None)
             if error is not None:
@@ -78,7 +79,9 @@ class _Feed:
             await self._wait()
 
     def close(self) -> None:
-        """Stop all readers."""
+        """Stop all readers; who still waits finds the end."""
+        self._closed = True
+        self._wake()
         self._cancel()
         self._stop_timer()
         for listeners, own in (

@@ -55,6 +55,11 @@ class Carried(Protocol):
         """Encoded, with its identity."""
         ...
 
+    @property
+    def count(self) -> int:
+        """How many entries it has."""
+        ...
+
     def acked(self, first: Glsn, route: StreamRoute) -> None:
         """It is in the log."""
         ...
@@ -249,11 +254,15 @@ class StreamWriter:
         self.stalled = False
         self._failures = self._gaps = 0
         self._answer_seconds = FIRST_ANSWER_SECONDS
-        if session.acked(sent):
-            if reply.glsn:
-                sent.flight.batch.acked(Glsn(reply.glsn), self.route)
-            else:
-                sent.flight.batch.doubtful(OutcomeUnknown("it is in the log, at a position no longer remembered"))
+        if not session.acked(sent):
+            return
+        batch = sent.flight.batch
+        if not reply.glsn:
+            batch.doubtful(OutcomeUnknown("it is in the log, at a position no longer remembered"))
+        elif reply.count != batch.count:
+            batch.doubtful(OutcomeUnknown("the stream has another batch under this identity: is the name used twice?"))
+        else:
+            batch.acked(Glsn(reply.glsn), self.route)
 
     def _failed(self, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
         if isinstance(error, Gap):
