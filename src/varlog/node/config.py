@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from varlog.base.errors import InvalidArgument
+from varlog.transport.tcp import parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class NodeConfig:
     def __post_init__(self) -> None:
         if not self.repositories:
             raise InvalidArgument("a storage node needs the address of a repository: --repository host:port")
+        for address in self.repositories:
+            parse_address(address)  # now, not at every attempt to reach it
         if self.node_id < 0:
             raise InvalidArgument(f"a node id is a positive number, not {self.node_id}")
         if not 1 << 16 <= self.file_bytes <= 1 << 34:
