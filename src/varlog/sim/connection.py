@@ -99,7 +99,7 @@ class Link:
             return
         if data is not None:
             self.under_way += len(data)
-            fabric.sent(data)
+            fabric.sent(source, target, data)
             fabric.trace.frame(fabric.loop.now, source, "->", target, data)
         if self._swallows:
             return

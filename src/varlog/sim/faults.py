@@ -12,11 +12,30 @@ from typing import Protocol
 
 from varlog.sim.host import Host
 from varlog.sim.loop import SimulatedLoop
-from varlog.sim.network import Fabric
+from varlog.sim.network import Fabric, Tripwire
 from varlog.sim.weather import FaultWeather
+from varlog.wire.frame import Kind
+from varlog.wire.methods import Method
 
 SUPERVISE_SECONDS = 0.5
 """How often a look is taken for programs that have ended by themselves."""
+
+
+MOMENTS = (
+    (Kind.REQUEST, Method.APPEND),
+    (Kind.REPLY, Method.APPEND),
+    (Kind.REQUEST, Method.STORE),
+    (Kind.REPLY, Method.STORE),
+    (Kind.NOTIFY, Method.REPORT),
+    (Kind.NOTIFY, Method.ADVANCE),
+    (Kind.REQUEST, Method.TRIM),
+    (Kind.REPLY, Method.TRIM),
+    (Kind.REPLY, Method.TRIM_LOG),
+    (Kind.REQUEST, Method.REGISTER),
+    (Kind.REPLY, Method.REGISTER),
+    (Kind.PART, Method.READ),
+)
+"""Messages around which something is half done."""
 
 
 class Target(Protocol):
@@ -53,6 +72,7 @@ class Nemesis:
         self._repeat(weather.node_crashes, lambda: self._crash(target.nodes))
         self._repeat(weather.repository_crashes, lambda: self._crash(target.repositories))
         self._repeat(weather.client_crashes, lambda: self._crash(target.clients))
+        self._repeat(weather.snipes, self._snipe)
         self._repeat(weather.pauses, self._pause)
         self._repeat(weather.partitions, self._partition)
         self._repeat(weather.breaks, self._break)
@@ -68,6 +88,7 @@ class Nemesis:
             self.stop()
             self._tasks = [supervisor]
         target = self._target
+        target.fabric.tripwires.clear()
         target.fabric.calm_down()
         for host in (*target.repositories, *target.nodes, *target.clients):
             for platter in host.platters:
@@ -124,14 +145,50 @@ class Nemesis:
         power_loss = self._random.random() < self._weather.power_loss
         victims = self._random.sample(up, count)
         for host in victims:
-            self._count("power lost" if power_loss else "killed")
-            self._down[host] = None
-            host.crash(power_loss=power_loss)
+            self._kill(host, power_loss)
         for host in victims:
-            await asyncio.sleep(self._around(self._weather.downtime))
-            self._down.pop(host, None)
-            if not host.up:
-                self._target.start(host)
+            await self._bring_back(host)
+
+    def _kill(self, host: Host, power_loss: bool) -> None:
+        self._count("power lost" if power_loss else "killed")
+        self._down[host] = None
+        host.crash(power_loss=power_loss)
+
+    async def _bring_back(self, host: Host) -> None:
+        await asyncio.sleep(self._around(self._weather.downtime))
+        self._down.pop(host, None)
+        if not host.up:
+            self._target.start(host)
+
+    async def _snipe(self) -> None:
+        """Wait for a message; then one of those who have to do with it, or any server, is dead."""
+        tripped: asyncio.Future[tuple[str, str]] = self._loop.create_future()
+
+        def strike(source: str, target: str) -> None:
+            if not tripped.done():
+                tripped.set_result((source, target))
+
+        moment = self._random.choice(MOMENTS)
+        self._target.fabric.tripwires.append(Tripwire(moment, self._random.choice((1, 1, 2, 5)), strike))
+        names = await tripped
+        if self._random.random() < 0.5:
+            await asyncio.sleep(self._random.choice((0.0002, 0.002, 0.02)) * self._random.random())
+        power_loss = self._random.random() < self._weather.power_loss
+        victims = self._choose_victims(names)
+        for host in victims:
+            self._kill(host, power_loss)
+        for host in victims:
+            await self._bring_back(host)
+
+    def _choose_victims(self, names: tuple[str, str]) -> list[Host]:
+        """One of the two servers at the ends of a message, or both ends, or any server."""
+        target = self._target
+        servers = [host for host in (*target.nodes, *target.repositories) if host.up]
+        chance = self._random.random()
+        if chance < 0.3:
+            return [host for host in (*servers, *target.clients) if host.up and host.name in names]
+        near = [host for host in servers if host.name in names] if chance < 0.75 else servers
+        return [self._random.choice(near)] if near else []
 
     async def _pause(self) -> None:
         target = self._target

@@ -59,6 +59,8 @@ class Append(Operation):
     payloads: list[str] = field(default_factory=list)
     token: str = ""
     """Producer, stream and sequence, where known."""
+    lane: str = ""
+    """Acked sends of one lane are in the log in the order in which they began; empty: no lane."""
     outcome: str = "unknown"
     """ack: in the log. refused: certainly not, now or later. unknown: nobody knows."""
     first: int = 0

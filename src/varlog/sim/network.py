@@ -15,6 +15,7 @@ one process. Nothing is delivered from within a send: everything arrives through
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,15 @@ MakeHandler = Callable[[Channel], ChannelHandler]
 
 FIRST_PORT = 40_000
 """Given to who asks for port 0."""
+
+
+@dataclass(slots=True)
+class Tripwire:
+    """Strikes when the `count`-th frame of a kind and method is sent, with the names of its two hosts."""
+
+    frame: tuple[int, int]
+    count: int
+    strike: Callable[[str, str], None]
 
 
 class SimulatedListener:
@@ -68,6 +78,8 @@ class Fabric:
         self._blocked: set[tuple[str, str]] = set()
         self._distances: dict[tuple[str, str], float] = {}
         self._next_port = FIRST_PORT
+        self.tripwires: list[Tripwire] = []
+        """Faults that wait for a certain frame."""
 
     # ------------------------------------------------------------ what ends and ports ask
 
@@ -81,9 +93,24 @@ class Fabric:
     def blocked(self, source: str, target: str) -> bool:
         return (source, target) in self._blocked
 
-    def sent(self, data: bytes) -> None:
+    def sent(self, source: str, target: str, data: bytes) -> None:
         self.frames += 1
         self.fingerprint = crc32c(data, crc32c(self.loop.now.hex().encode(), self.fingerprint))
+        if self.tripwires:
+            self._trip(source, target, (data[4], data[5]))
+
+    def _trip(self, source: str, target: str, kind_and_method: tuple[int, int]) -> None:
+        left = []
+        for tripwire in self.tripwires:
+            if tripwire.frame != kind_and_method:
+                left.append(tripwire)
+                continue
+            tripwire.count -= 1
+            if tripwire.count:
+                left.append(tripwire)
+            else:
+                self.loop.schedule(self.loop.now, tripwire.strike, source, target, context=self.context)
+        self.tripwires = left
 
     def ended(self, connection: Connection) -> None:
         """Both ends know that it is over."""

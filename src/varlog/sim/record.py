@@ -1,10 +1,13 @@
 """Writes the history of a run while it happens. The dead record nothing: their operations never end."""
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
-from varlog.base.errors import VarlogError
+from varlog.base.errors import OutcomeUnknown, VarlogError
+from varlog.base.ids import ProducerToken
+from varlog.client import Ack
 from varlog.sim.checkers.base import describe
-from varlog.sim.history import History, Operation, Subscription
+from varlog.sim.history import Append, History, Operation, Subscription
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.trace import Trace
 
@@ -58,3 +61,24 @@ class Recorder:
             subscription.glsns.append(glsn)
             subscription.payloads.append(payload)
             subscription.orders.append(self.tick())
+
+
+async def finish_append(
+    recorder: Recorder, process: "Process", append: Append, send: Awaitable[Ack]
+) -> ProducerToken | None:
+    """Record how a begun append ends. The token, if its outcome is unknown and it may be sent again."""
+    try:
+        ack = await send
+    except VarlogError as error:
+        append.outcome = "refused" if error.outcome_known else "unknown"
+        token = error.token if isinstance(error, OutcomeUnknown) else None
+        if not recorder.end(process, append, error):
+            append.outcome = "unknown"
+        if not isinstance(token, ProducerToken):
+            return None
+        append.token = f"{token.producer.hex()}/{token.stream}/{token.sequence}"
+        return token
+    append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
+    if not recorder.end(process, append):
+        append.outcome = "unknown"
+    return None

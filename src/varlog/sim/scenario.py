@@ -22,10 +22,11 @@ from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
-from varlog.sim.record import Recorder
+from varlog.sim.pipelines import Journal
+from varlog.sim.record import Recorder, finish_append
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
-from varlog.sim.workload import Worker, settle_append
+from varlog.sim.workload import Worker
 from varlog.transport.peer import connect as connect_peer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -59,6 +60,7 @@ class Scenario:
         self.log_names = [f"log{number}" for number in range(1, weather.shape.logs + 1)]
         self.known = dict.fromkeys(self.log_names, 0)
         self.trimmed = dict.fromkeys(self.log_names, 0)
+        self.journals: dict[str, Journal] = {}
         self.stopping = False
         self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
@@ -226,9 +228,9 @@ class Scenario:
         while self.loop.now < deadline:
             self._probes += 1
             payload = payload_bytes(f"{admin.name}.{self._probes}")
-            append = Append(log=name, payloads=[fingerprint(payload)])
+            append = self.recorder.begin(admin, Append(log=name, payloads=[fingerprint(payload)]))
             left = max(0.1, deadline - self.loop.now)
-            await settle_append(self.recorder, admin, append, log.append(payload, stream=stream, timeout=left))
+            await finish_append(self.recorder, admin, append, log.append(payload, stream=stream, timeout=left))
             if append.outcome == "ack":
                 return
             await admin.clock.sleep(0.1)

@@ -124,6 +124,8 @@ class FaultWeather:
     node_crashes: float = 0.0
     repository_crashes: float = 0.0
     client_crashes: float = 0.0
+    snipes: float = 0.0
+    """Crashes that wait for a certain message, to hit the moments that matter."""
     downtime: float = 1.0
     """Median seconds until what crashed is started again."""
     power_loss: float = 0.5
@@ -150,6 +152,7 @@ class FaultWeather:
             "node crashes": self.node_crashes,
             "repository crashes": self.repository_crashes,
             "client crashes": self.client_crashes,
+            "snipes": self.snipes,
             "pauses": self.pauses,
             "partitions": self.partitions,
             "broken connections": self.breaks,
@@ -174,13 +177,15 @@ class Shape:
     chaos_seconds: float = 10.0
     operations_per_second: float = 10.0
     """Of each client."""
+    burst: int = 1
+    """Most operations that a client begins at one moment."""
     file_bytes: int = 1 << 16
     batch_entries: int = 4
     """Most entries in a batch."""
     payload_bytes: int = 16
     """Most bytes of padding behind the id in a payload."""
     in_flight: int = 4
-    """Most appends of a client at once."""
+    """Most operations of a client at once."""
     appends: float = 1.0
     reads: float = 0.3
     tails: float = 0.2
@@ -188,15 +193,19 @@ class Shape:
     finds: float = 0.05
     subscribers: int = 1
     """Of each client."""
+    producers: int = 0
+    """Of each client, anonymous and pipelined."""
+    named_producers: bool = False
+    """Each client has one that goes on after a crash where it was."""
 
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
             f"replicas, files of {self.file_bytes} bytes; {self.clients} clients, {self.operations_per_second:.0f} "
-            f"operations/s each for {self.chaos_seconds:.0f} s, ≤{self.in_flight} appends at once, "
+            f"operations/s each for {self.chaos_seconds:.0f} s in bursts of ≤{self.burst}, ≤{self.in_flight} at once, "
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
-            f"{self.subscribers} subscribers"
+            f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
         )
 
 
@@ -256,7 +265,7 @@ def draw(seed: int | str) -> Weather:
     network = _draw_network(random)
     faults = _draw_faults(random)
     shape = _draw_shape(random)
-    fastest = between(random, 5e-5, 5e-3)
+    fastest = between(random, 5e-5, 1e-2)
     return Weather(
         seed=str(seed),
         network=network,
@@ -265,7 +274,7 @@ def draw(seed: int | str) -> Weather:
         commit=Latency(between(random, 1e-4, 2e-2), random.uniform(0, 1), random.choice((0.0, 0.01)), 0.5),
         commits_in_order=random.random() < 0.5,
         worst_clock=random.choice((0.0, 0.0002, 0.05)),
-        disk_sync=(fastest, fastest * between(random, 1.0, 100.0)),
+        disk_sync=(fastest, min(0.1, fastest * between(random, 1.0, 300.0))),
         disk_stalls=random.random() < 0.3,
         disk_capacity=1 << 26,
     )
@@ -274,7 +283,7 @@ def draw(seed: int | str) -> Weather:
 def _draw_network(random: Random) -> NetworkWeather:
     in_order = random.random() < 0.6
     delay = Latency(
-        between(random, 5e-5, 2e-2), random.uniform(0, 1), random.choice((0.0, 0.0, 0.005)), between(random, 0.02, 0.2)
+        between(random, 3e-5, 1e-2), random.uniform(0, 1), random.choice((0.0, 0.0, 0.005)), between(random, 0.02, 0.2)
     )
 
     def rate(most: float) -> float:
@@ -305,6 +314,7 @@ def _draw_faults(random: Random) -> FaultWeather:
         node_crashes=rate(1.0, 0.6),
         repository_crashes=rate(0.6, 0.4),
         client_crashes=rate(0.3, 0.3),
+        snipes=rate(2.0, 0.5),
         downtime=between(random, 0.05, 5.0),
         power_loss=random.choice((0.0, 0.5, 1.0, 1.0)),
         pauses=rate(0.7, 0.4),
@@ -331,15 +341,18 @@ def _draw_shape(random: Random) -> Shape:
         streams=random.choice((1, 1, 2, 3)),
         replicas=min(nodes, random.choice((1, 2, 3, 3))),
         clients=random.choice((1, 2, 3)),
-        chaos_seconds=pick(3, 15),
-        operations_per_second=pick(2, 40),
+        chaos_seconds=pick(2, 12),
+        operations_per_second=pick(3, 120),
+        burst=random.choice((1, 1, 4, 16)),
         file_bytes=random.choice((1 << 16, 1 << 16, 1 << 20)),
         batch_entries=random.choice((1, 3, 10)),
         payload_bytes=random.choice((0, 16, 600, 6000)),
-        in_flight=random.choice((1, 4, 16)),
+        in_flight=random.choice((1, 4, 16, 64)),
         reads=random.choice((0.0, 0.3, 1.0)),
         tails=random.choice((0.0, 0.2, 0.5)),
         trims=random.choice((0.0, 0.0, 0.02, 0.1)),
         finds=random.choice((0.0, 0.05)),
         subscribers=random.choice((0, 1, 2)),
+        producers=random.choice((0, 0, 1, 2)),
+        named_producers=random.random() < 0.3,
     )

@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Protocol
 
-from varlog.base.errors import OutcomeUnknown, Trimmed, VarlogError
+from varlog.base.errors import Trimmed, VarlogError
 from varlog.base.ids import ProducerToken
-from varlog.client import Ack, Cluster, Log, connect
+from varlog.client import Ack, Log, connect
 from varlog.sim.history import Append, Find, Read, Subscription, Tail, Trim, fingerprint, payload_bytes
 from varlog.sim.host import Process
-from varlog.sim.record import Recorder
+from varlog.sim.pipelines import Journal, Pipeline
+from varlog.sim.record import Recorder, finish_append
 from varlog.sim.weather import Shape
 
 FOR_EVER = 1e6
@@ -45,6 +46,8 @@ class Plan(Protocol):
     """The highest position that some client knows of, per log."""
     trimmed: dict[str, int]
     """The highest trim point asked for, per log."""
+    journals: dict[str, Journal]
+    """What named producers have sent, per client host: the applications' own memory."""
 
 
 class Worker:
@@ -53,35 +56,55 @@ class Worker:
     def __init__(self, plan: Plan, process: Process) -> None:
         self._plan = plan
         self._shape = plan.shape
-        self._process = process
-        self._recorder = plan.recorder
-        self._random = Random(f"{process.host.seed}/workload/{process.name}")
+        self.process = process
+        self.recorder = plan.recorder
+        self.random = Random(f"{process.host.seed}/workload/{process.name}")
         self._sent = 0
         self._in_flight = 0
         self.busy = True
         """Operations are still being issued or under way."""
 
     async def run(self) -> None:
-        clock = self._process.world.clock
-        async with connect(self._plan.url, world=self._process.world) as cluster:
+        clock = self.process.world.clock
+        async with connect(self._plan.url, world=self.process.world) as cluster:
             logs = {name: cluster.log(name) for name in self._plan.log_names}
             for _ in range(self._shape.subscribers):
-                name = self._random.choice(self._plan.log_names)
-                self._process.spawn(self._subscribe(name, logs[name]), "subscriber")
-            while not self._plan.stopping:
-                await clock.sleep(self._random.expovariate(self._shape.operations_per_second))
-                self._issue(cluster, logs)
-            while self._in_flight:
+                name = self.random.choice(self._plan.log_names)
+                self.process.spawn(self._subscribe(name, logs[name]), "subscriber")
+            pipelines = [self.process.spawn(each.run(), "pipeline") for each in self._pipelines(logs)]
+            while not self.stopping:
+                burst = self.random.randint(1, self._shape.burst)
+                await clock.sleep(self.random.expovariate(self._shape.operations_per_second / burst))
+                for _ in range(burst):
+                    self._issue(logs)
+            while self._in_flight or any(not task.done() for task in pipelines):
                 await clock.sleep(0.05)
             self.busy = False
             await clock.sleep(FOR_EVER)
 
+    @property
+    def stopping(self) -> bool:
+        return self._plan.stopping
+
+    def _pipelines(self, logs: dict[str, Log]) -> list[Pipeline]:
+        """Anonymous producers of this life, and the named one of this host."""
+        rate = self._shape.operations_per_second
+        found = []
+        for number in range(self._shape.producers):
+            name = self.random.choice(self._plan.log_names)
+            found.append(Pipeline(self, number, name, logs[name], rate, None))
+        if self._shape.named_producers:
+            name = self._plan.log_names[0]
+            journal = self._plan.journals.setdefault(self.process.host.name, Journal())
+            found.append(Pipeline(self, len(found), name, logs[name], rate, journal))
+        return found
+
     # ------------------------------------------------------------ operations
 
-    def _issue(self, cluster: Cluster, logs: dict[str, Log]) -> None:
+    def _issue(self, logs: dict[str, Log]) -> None:
         if self._in_flight >= self._shape.in_flight:
             return
-        name = self._random.choice(self._plan.log_names)
+        name = self.random.choice(self._plan.log_names)
         kinds: list[Callable[[str, Log], Awaitable[None]]] = [
             self._append,
             self._read,
@@ -91,9 +114,9 @@ class Worker:
         ]
         shape = self._shape
         weights = [shape.appends, shape.reads, shape.tails, shape.trims, shape.finds]
-        kind = self._random.choices(kinds, weights)[0]
+        kind = self.random.choices(kinds, weights)[0]
         self._in_flight += 1
-        self._process.spawn(self._perform(kind, name, logs[name]), kind.__name__)
+        self.process.spawn(self._perform(kind, name, logs[name]), kind.__name__)
 
     async def _perform(self, kind: Callable[[str, Log], Awaitable[None]], name: str, log: Log) -> None:
         try:
@@ -102,21 +125,21 @@ class Worker:
             self._in_flight -= 1
 
     def _timeout(self) -> float:
-        return self._random.choice(TIMEOUTS)
+        return self.random.choice(TIMEOUTS)
 
-    def _payloads(self) -> list[bytes]:
-        count = self._random.randint(1, self._shape.batch_entries)
+    def make_payloads(self) -> list[bytes]:
+        count = self.random.randint(1, self._shape.batch_entries)
         payloads = []
         for _ in range(count):
             self._sent += 1
-            padding = self._random.randint(0, self._shape.payload_bytes)
-            payloads.append(payload_bytes(f"{self._process.name}.{self._sent}", padding))
+            padding = self.random.randint(0, self._shape.payload_bytes)
+            payloads.append(payload_bytes(f"{self.process.name}.{self._sent}", padding))
         return payloads
 
     async def _append(self, name: str, log: Log) -> None:
-        payloads = self._payloads()
+        payloads = self.make_payloads()
         append = Append(log=name, payloads=[fingerprint(payload) for payload in payloads])
-        single = len(payloads) == 1 and self._random.random() < 0.8
+        single = len(payloads) == 1 and self.random.random() < 0.8
         timeout = self._timeout()
         if single:
             send = log.append(payloads[0], timeout=timeout)
@@ -124,40 +147,44 @@ class Worker:
             send = log.append_batch(payloads, timeout=timeout)
         token = await self._settle_append(append, send)
         for _ in range(RETRIES):
-            if token is None or self._random.random() < 0.3:
+            if token is None or self.random.random() < 0.3:
                 return
             again = Append(log=name, payloads=append.payloads)
             token = await self._settle_append(again, log.retry(token, timeout=self._timeout()))
 
     async def _settle_append(self, append: Append, send: Awaitable[Ack]) -> ProducerToken | None:
         """Record how it ends. The token, if it may be sent again."""
-        token = await settle_append(self._recorder, self._process, append, send)
+        self.recorder.begin(self.process, append)
+        token = await finish_append(self.recorder, self.process, append, send)
         if append.outcome == "ack":
-            self._plan.known[append.log] = max(self._plan.known[append.log], append.last)
+            self.acked(append)
         return token
 
+    def acked(self, append: Append) -> None:
+        self._plan.known[append.log] = max(self._plan.known[append.log], append.last)
+
     async def _read(self, name: str, log: Log) -> None:
-        glsn = self._random.randint(1, self._plan.known[name] + 2)
-        if self._random.random() < 0.7:
+        glsn = self.random.randint(1, self._plan.known[name] + 2)
+        if self.random.random() < 0.7:
             glsn = max(glsn, self._plan.trimmed[name] + 1)
-        read = self._recorder.begin(self._process, Read(log=name, glsn=glsn))
+        read = self.recorder.begin(self.process, Read(log=name, glsn=glsn))
         try:
             entry = await log.read(glsn, timeout=self._timeout())
         except VarlogError as error:
-            self._recorder.end(self._process, read, error)
+            self.recorder.end(self.process, read, error)
             return
-        if self._recorder.end(self._process, read):
+        if self.recorder.end(self.process, read):
             read.payload = fingerprint(entry.payload)
             read.stream, read.slot, read.time_us = entry.stream, entry.slot, microseconds(entry.time)
 
     async def _tail(self, name: str, log: Log) -> None:
-        tail = self._recorder.begin(self._process, Tail(log=name))
+        tail = self.recorder.begin(self.process, Tail(log=name))
         try:
             found = await log.tail(timeout=self._timeout())
         except VarlogError as error:
-            self._recorder.end(self._process, tail, error)
+            self.recorder.end(self.process, tail, error)
             return
-        if self._recorder.end(self._process, tail):
+        if self.recorder.end(self.process, tail):
             tail.tail = found
             self._plan.known[name] = max(self._plan.known[name], found)
 
@@ -165,80 +192,56 @@ class Worker:
         low, known = self._plan.trimmed[name], self._plan.known[name]
         if known <= low + 1:
             return
-        upto = self._random.randint(low + 1, low + max(1, (known - low) // 2))
+        upto = self.random.randint(low + 1, low + max(1, (known - low) // 2))
         self._plan.trimmed[name] = max(low, upto)
-        trim = self._recorder.begin(self._process, Trim(log=name, upto=upto))
+        trim = self.recorder.begin(self.process, Trim(log=name, upto=upto))
         try:
             await log.trim(upto, timeout=self._timeout())
         except VarlogError as error:
-            self._recorder.end(self._process, trim, error)
+            self.recorder.end(self.process, trim, error)
             return
-        trim.done = self._recorder.end(self._process, trim)
+        trim.done = self.recorder.end(self.process, trim)
 
     async def _find(self, name: str, log: Log) -> None:
-        now_us = self._process.world.clock.wall_us()
-        time_us = now_us - int(self._random.uniform(-1.0, self._recorder.now + 1.0) * 1e6)
-        find = self._recorder.begin(self._process, Find(log=name, time_us=time_us))
+        now_us = self.process.world.clock.wall_us()
+        time_us = now_us - int(self.random.uniform(-1.0, self.recorder.now + 1.0) * 1e6)
+        find = self.recorder.begin(self.process, Find(log=name, time_us=time_us))
         try:
             found = await log.find(EPOCH + timedelta(microseconds=time_us), timeout=self._timeout())
         except VarlogError as error:
-            self._recorder.end(self._process, find, error)
+            self.recorder.end(self.process, find, error)
             return
-        if self._recorder.end(self._process, find):
+        if self.recorder.end(self.process, find):
             find.glsn = found
 
     # ------------------------------------------------------------ subscribers
 
     async def _subscribe(self, name: str, log: Log) -> None:
         """One subscription after the other, each from where the last one ended, or from anywhere."""
-        first = self._random.choice((1, self._plan.known[name] + 1))
+        first = self.random.choice((1, self._plan.known[name] + 1))
         while True:
             first = await self._one_subscription(name, log, first)
-            await self._process.world.clock.sleep(self._random.uniform(0.0, 0.3))
+            await self.process.world.clock.sleep(self.random.uniform(0.0, 0.3))
 
     async def _one_subscription(self, name: str, log: Log, first: int) -> int:
-        subscription = self._recorder.begin(self._process, Subscription(log=name, first=first))
-        patience = self._random.choice((3, 30, 1_000_000))
+        subscription = self.recorder.begin(self.process, Subscription(log=name, first=first))
+        patience = self.random.choice((3, 30, 1_000_000))
         next_first = first
         try:
             async for entry in log.subscribe(start=first):
-                self._recorder.deliver(self._process, subscription, entry.glsn, fingerprint(entry.payload))
+                self.recorder.deliver(self.process, subscription, entry.glsn, fingerprint(entry.payload))
                 next_first = entry.glsn + 1
                 patience -= 1
                 if patience <= 0 and not self._plan.stopping:
                     break
         except Trimmed as error:
-            self._recorder.end(self._process, subscription, error)
+            self.recorder.end(self.process, subscription, error)
             return max(error.first, next_first)
         except VarlogError as error:
-            self._recorder.end(self._process, subscription, error)
+            self.recorder.end(self.process, subscription, error)
             return next_first
-        self._recorder.end(self._process, subscription)
+        self.recorder.end(self.process, subscription)
         return next_first
-
-
-async def settle_append(
-    recorder: Recorder, process: Process, append: Append, send: Awaitable[Ack]
-) -> ProducerToken | None:
-    """Record how an append ends. The token, if its outcome is unknown and it may be sent again."""
-    recorder.begin(process, append)
-    try:
-        ack = await send
-    except VarlogError as error:
-        append.outcome = "refused" if error.outcome_known else "unknown"
-        token = error.token if isinstance(error, OutcomeUnknown) else None
-        if not recorder.end(process, append, error) or not isinstance(token, ProducerToken):
-            return None
-        append.token = describe_token(token)
-        return token
-    append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
-    if not recorder.end(process, append):
-        append.outcome = "unknown"
-    return None
-
-
-def describe_token(token: ProducerToken) -> str:
-    return f"{token.producer.hex()}/{token.stream}/{token.sequence}"
 
 
 def microseconds(time: datetime) -> int:

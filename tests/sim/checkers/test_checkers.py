@@ -520,6 +520,29 @@ def test_i14_a_replica_that_never_hears_of_a_commit() -> None:
     assert story.violations("I14")
 
 
+# ---------------------------------------------------------------- lanes
+
+
+def test_lanes_out_of_order() -> None:
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=5).lane = "p"
+    assert not story.violations("lanes")
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=15).lane = "p"
+    assert story.violations("lanes")
+
+
+def test_lanes_are_kept_apart() -> None:
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=15).lane = "q"
+    story.ack("c", 3)
+    story.ack("d", 4).lane = "p"
+    assert not story.violations("lanes")
+
+
 # ---------------------------------------------------------------- find
 
 

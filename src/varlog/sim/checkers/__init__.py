@@ -6,6 +6,7 @@ from varlog.sim.checkers import (
     dense,
     found,
     fresh_tail,
+    lanes,
     no_invention,
     no_loss,
     one_value,
@@ -32,6 +33,7 @@ CHECKERS: dict[str, Checker] = {
     "I13": trim.check,
     "I14": progress.check,
     "find": found.check,
+    "lanes": lanes.check,
 }
 
 __all__ = ["CHECKERS", "Violation", "check_history"]
