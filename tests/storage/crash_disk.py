@@ -1,7 +1,8 @@
 """A disk in memory that crashes: it keeps, loses and tears what was not synced, as a test decides.
 
 Bytes: `bytes` is what readers see, `durable` what a crash cannot touch. A crash takes each block that
-differs either as it was or as it is, in any combination. Names: creating, renaming and removing are kept
+differs either as it was or as it is, in any combination. After a failed sync the cache lies: what it
+shows never reaches the disk unless it is written again. Names: creating, renaming and removing are kept
 in order until the folder is synced; a crash keeps any prefix of them.
 """
 
@@ -12,6 +13,8 @@ from varlog.base.errors import AlreadyExists, NoSpace, NotFound
 from varlog.ports.disk import DiskFailed
 from varlog.wire.frame import Buffer
 
+BLOCK = 512
+Raw = bytes
 Keep = Callable[[int], bool]
 """Asked for each block that was not synced, by a running number: does it survive?"""
 
@@ -22,9 +25,26 @@ class Content:
 
     bytes: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
+    doomed: dict[int, Raw] = field(default_factory=dict)
+    """Blocks that a failed sync left behind: the cache shows them as clean, on disk is what stands here."""
+
+    def write(self, offset: int, data: Raw) -> None:
+        self.bytes[offset : offset + len(data)] = data
+        for block in range(offset // BLOCK, -(-(offset + len(data)) // BLOCK)):
+            self.doomed.pop(block, None)
 
     def sync(self) -> None:
+        """Everything but what looks clean."""
         self.durable = bytearray(self.bytes)
+        for block, old in self.doomed.items():
+            self.durable[block * BLOCK : block * BLOCK + len(old)] = old
+
+    def fail_sync(self) -> None:
+        old = self.durable.ljust(len(self.bytes), b"\0")
+        for start in range(0, len(self.bytes), BLOCK):
+            before = Raw(old[start : start + BLOCK])
+            if self.bytes[start : start + BLOCK] != before:
+                self.doomed[start // BLOCK] = before
 
     def crash(self, keep: Keep, block: int, number: int) -> int:
         """Gives the next running number."""
@@ -35,10 +55,11 @@ class Content:
         for start in range(0, len(self.bytes), block):
             end = start + block
             if self.bytes[start:end] != old[start:end]:
-                if keep(number):
+                if keep(number) and not self.doomed:
                     survived[start:end] = self.bytes[start:end]
                 number += 1
         self.bytes = survived[: max(size, len(self.durable))]
+        self.doomed.clear()
         self.sync()
         return number
 
@@ -228,7 +249,7 @@ class CrashFile:
         grown = offset + len(data) - len(content.bytes)
         if grown > 0:
             self._grow(grown)
-        content.bytes[offset : offset + len(data)] = data
+        content.write(offset, data)
         self._disk.writes.append((self.path, offset, data))
         if sync:
             if self._disk.lose_power_in_sync:
@@ -236,6 +257,7 @@ class CrashFile:
                 self._disk.step()
             if self._disk.fail_syncs:
                 self._disk.fail_syncs -= 1
+                content.fail_sync()
                 raise DiskFailed(f"sync of {self.path} failed")
             self._disk.syncs += 1
             content.sync()

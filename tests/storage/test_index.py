@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from varlog.base.ids import Glsn, Slot
@@ -13,6 +13,7 @@ from varlog.storage.index import INDEX_EVERY_BYTES, BindingColumn, SparseIndex
 STEPS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(0, 1000))
 def test_bindings_of_a_file(steps: list[tuple[int, int]], start: int) -> None:
     column = BindingColumn(start)
@@ -37,6 +38,7 @@ def expand(binding: Binding) -> list[tuple[int, int]]:
     return [(binding.slot + at, binding.glsn + at) for at in range(binding.count)]
 
 
+@settings(deadline=None)
 @given(STEPS, st.integers(1, 40), st.integers(1, 40))
 def test_a_binding_over_the_ends_of_files(steps: list[tuple[int, int]], first: int, second: int) -> None:
     """What several files hold of the same bindings is what was bound."""
@@ -56,6 +58,7 @@ def test_a_binding_over_the_ends_of_files(steps: list[tuple[int, int]], first: i
     assert found == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(64, 90_000), st.integers(1, 4), st.integers(0, 50)), min_size=1, max_size=40))
 def test_the_sparse_index(batches: list[tuple[int, int, int]]) -> None:
     index = SparseIndex()
@@ -76,6 +79,7 @@ def test_the_sparse_index(batches: list[tuple[int, int, int]]) -> None:
         assert index.max_times[stretch] == max(times)
 
 
+@settings(deadline=None)
 @given(STEPS, st.lists(st.integers(0, 60), max_size=5))
 def test_facts_trim_what_is_bound_and_what_will_be(steps: list[tuple[int, int]], trims: list[int]) -> None:
     facts = Facts()

@@ -49,6 +49,7 @@ def same(left: ProducerTable, right: ProducerTable, known: list[Row]) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(CHOICES)
 def test_against_a_naive_table(choices: list[tuple[int, int]]) -> None:
     table = ProducerTable()
@@ -65,6 +66,7 @@ def test_against_a_naive_table(choices: list[tuple[int, int]]) -> None:
         assert table.oldest(producer) <= slot or not recent
 
 
+@settings(deadline=None)
 @given(CHOICES, st.integers(0, 300), st.integers(0, 300))
 def test_a_snapshot_and_the_batches_behind_it_give_the_same_table(
     choices: list[tuple[int, int]], first: int, second: int
@@ -84,6 +86,7 @@ def test_a_snapshot_and_the_batches_behind_it_give_the_same_table(
     assert same(table, loaded, known)
 
 
+@settings(deadline=None)
 @given(CHOICES, st.integers(0, 300))
 def test_truncated_is_as_if_never_recorded(choices: list[tuple[int, int]], end: int) -> None:
     known = list(rows(choices[:100]))
@@ -164,3 +167,25 @@ def test_it_survives_reopening_trimming_and_collecting(trim: int, collect: bool,
         assert log.producers.find(name(1), before[1] - 1) == last
 
     run(scenario())
+
+
+def test_a_batch_that_was_never_synced_is_in_no_snapshot() -> None:
+    """A sidecar or base written while it was staged must not make its retry look like a repetition."""
+
+    async def scenario(trim: int) -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        while data_files(log) < 3:
+            sequence = log.producers.next_sequence(name(1))
+            await append(log, batch(sequence, size=400, producer=name(1), sequence=sequence))
+            bind(log, 1)
+        log.stage_trim(Glsn(trim))
+        await log.sync()
+        known = log.producers.next_sequence(name(1))
+        log.stage_batches(log.appended, [batch(known, producer=name(1), sequence=known)])
+        await log.collect()
+        disk.crash()
+        assert (await reopen(disk)).producers.next_sequence(name(1)) == known
+
+    run(scenario(0))
+    run(scenario(1000))

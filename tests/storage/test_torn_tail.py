@@ -21,6 +21,7 @@ from varlog.base.errors import Corrupt, VarlogError
 from varlog.base.ids import Glsn, Slot
 from varlog.storage.layout import FILE_HEADER_BYTES, data_name
 from varlog.storage.replica_log import ReplicaLog
+from varlog.wire.record import RecordKind, encode_record_header
 
 FIRST = f"{FOLDER}/{data_name(0)}"
 
@@ -112,7 +113,7 @@ def test_a_tail_that_only_the_page_cache_has_is_written_again() -> None:
         await append(log, batch(0))
         disk.fail_syncs = 2  # the group's, and that of the marker
         with pytest.raises(VarlogError):
-            await append(log, batch(1))
+            await append(log, batch(1, size=5000))
         await log.close()
         log = await reopen(disk)
         assert log.durable == 2
@@ -213,6 +214,40 @@ def test_files_of_another_replica_or_in_the_wrong_order_are_damage() -> None:
             await reopen(disk)
         await disk.rename("elsewhere", third)
         with pytest.raises(Corrupt):
+            await reopen(disk)
+
+    run(scenario())
+
+
+def test_records_of_another_generation_are_never_taken_for_ours() -> None:
+    """A seal that an earlier use of the blocks left exactly where the records end."""
+
+    async def scenario(generation_change: int) -> bool:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        header = log._files.last.header
+        stale = encode_record_header(RecordKind.SEAL, 1, header.generation ^ generation_change, 4096, b"")
+        disk.content(FIRST).write(log.stored_bytes, stale)
+        disk.content(FIRST).sync()
+        await log.close()
+        return (await reopen(disk)).sealed
+
+    assert run(scenario(0)), "it is a seal"
+    assert not run(scenario(1 << 40))
+
+
+def test_a_file_of_another_history_is_damage() -> None:
+    """Its records are right, and even the same; but it is not the file that the next one was written after."""
+
+    async def scenario() -> None:
+        disk, other = CrashDisk(), CrashDisk()
+        for each, seed in ((disk, 1), (other, 2)):
+            log = await create(each, seed=seed)
+            await fill(log, 2)
+            await log.close()
+        disk.content(FIRST).bytes = bytearray(other.content(FIRST).bytes)
+        with pytest.raises(Corrupt, match="does not follow"):
             await reopen(disk)
 
     run(scenario())

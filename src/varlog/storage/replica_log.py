@@ -19,6 +19,7 @@ from varlog.base.errors import (
     AlreadyExists,
     Corrupt,
     InvalidArgument,
+    NoSpace,
     NotWritten,
     ReplicaFailed,
     Sealed,
@@ -353,7 +354,7 @@ async def _clear_unfinished(place: Place) -> None:
             raise AlreadyExists(f"replica {place.replica} is there already")
         if await _has_data(place, names):
             raise Corrupt(f"{place.folder} has data but no spec: it is not overwritten")
-    await disk.remove_folder(place.folder)
+    await drop_folder(disk, place.folder)
 
 
 async def _has_data(place: Place, names: list[str]) -> bool:
@@ -373,9 +374,16 @@ async def _has_data(place: Place, names: list[str]) -> bool:
 
 
 async def drop_folder(disk: Disk, folder: str) -> None:
-    """Remove a replica so that a crash half way leaves a folder that is known to be garbage."""
+    """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
     if not await disk.exists(folder):
         return
-    await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
+    try:
+        await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
+    except NoSpace:
+        pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
+    for name in await disk.list(folder):
+        if name != layout.DROPPED:
+            await disk.remove(f"{folder}/{name}")
+    await disk.sync_folder(folder)
     await disk.remove_folder(folder)
     await disk.sync_folder(folder.rpartition("/")[0])
