@@ -1,9 +1,12 @@
 """What is there at the end: the whole log through the client, every replica from its own files, all in one history."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from tests.cluster.cluster import RealCluster
+from tests.cluster.processes import eventually
 from tests.cluster.recording import read_recording
 
 import varlog
@@ -12,7 +15,17 @@ from varlog.base.ids import Slot
 from varlog.runtime.disk import RealDisk
 from varlog.runtime.loop import run
 from varlog.sim.audit import read_whole_log
-from varlog.sim.history import FinalLog, Operation, Replica, fingerprint
+from varlog.sim.history import (
+    Append,
+    FinalLog,
+    History,
+    Operation,
+    Record,
+    Replica,
+    dump_record,
+    fingerprint,
+    payload_bytes,
+)
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.wire.batch import Batch
@@ -29,6 +42,43 @@ def read_log(url: str, name: str) -> FinalLog:
             return await read_whole_log(cluster.log(name), name)
 
     return run(work())
+
+
+def recorded_append(
+    log: "varlog.sync.Log", name: str, *, padding: int = 0, stream: int | None = None, timeout: float
+) -> Append:
+    """One append by this process, as clients record theirs."""
+    payload = payload_bytes(name, padding)
+    append = Append(client="the test", log=log.name, payloads=[fingerprint(payload)], start_time=time.monotonic())
+    try:
+        ack = log.append(payload, stream=stream, timeout=timeout)
+    except varlog.VarlogError as error:
+        append.outcome = "refused" if error.outcome_known else "unknown"
+        append.error, append.value = type(error).__name__, error.value
+    else:
+        append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
+    append.end_time = time.monotonic()
+    return append
+
+
+def wait_bound(cluster: RealCluster) -> None:
+    """Until every replica has every cut on disk."""
+    eventually(lambda: not any(log.kept_cuts for log in cluster.status().logs), "every cut is bound everywhere")
+
+
+def all_replicas(cluster: RealCluster) -> list[Replica]:
+    """Every replica of every node, from its files, after all servers were killed."""
+    logs = cluster.ask(lambda asked: asked.logs())
+    cluster.close()
+    numbers = range(1, len(cluster.nodes) + 1)
+    return [replica for number in numbers for replica in read_replicas(cluster.data(number), number, logs)]
+
+
+def save_history(path: Path, records: Sequence[Record]) -> History:
+    """As a file for people, and as the checkers want it."""
+    path.write_text("".join(f"{dump_record(record)}\n" for record in records))
+    with path.open() as lines:
+        return History.load(lines)
 
 
 def read_operations(recordings: Sequence[Path]) -> list[Operation]:

@@ -13,25 +13,21 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.audit import read_log, read_operations, read_replicas
+from tests.cluster.audit import (
+    all_replicas,
+    read_log,
+    read_operations,
+    recorded_append,
+    save_history,
+    wait_bound,
+)
 from tests.cluster.chaos import Chaos
 from tests.cluster.cluster import ClientProcess, RealCluster
 from tests.cluster.processes import eventually
 
 import varlog
 from varlog.sim.checkers import CHECKERS, check_history
-from varlog.sim.history import (
-    Append,
-    Expectation,
-    FinalLog,
-    History,
-    Operation,
-    Record,
-    Subscription,
-    dump_record,
-    fingerprint,
-    payload_bytes,
-)
+from varlog.sim.history import Append, Expectation, FinalLog, History, Operation, Record, Subscription
 
 BOUND_S = 30.0
 """Within so long after all faults have stopped every stream takes an append."""
@@ -83,22 +79,12 @@ class Trial:
 
     def _probe_stream(self, log: "varlog.sync.Log", stream: int, deadline: float) -> None:
         attempt = 0
-        while time.monotonic() < deadline:
+        while (left := deadline - time.monotonic()) > 0:
             attempt += 1
-            payload = payload_bytes(f"probe.{stream}.{attempt}")
-            append = Append(client="probe", log=self.log, payloads=[fingerprint(payload)])
-            append.start_time = time.monotonic()
+            append = recorded_append(log, f"probe.{stream}.{attempt}", stream=stream, timeout=max(0.1, left))
             self.records.append(append)
-            try:
-                ack = log.append(payload, stream=stream, timeout=max(0.1, deadline - time.monotonic()))
-            except varlog.VarlogError as error:
-                append.outcome = "refused" if error.outcome_known else "unknown"
-                append.error, append.value = type(error).__name__, error.value
-                append.end_time = time.monotonic()
-                continue
-            append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
-            append.end_time = time.monotonic()
-            return
+            if append.outcome == "ack":
+                return
 
     def _settle(self) -> None:
         followers = [client for client in self.cluster.clients if client.subscribes]
@@ -111,18 +97,11 @@ class Trial:
             lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
             f"subscribers reach the tail {self.tail}",
         )
-        eventually(
-            lambda: not any(log.kept_cuts for log in self.cluster.status().logs),
-            "every replica has every cut on disk",
-        )
+        wait_bound(self.cluster)
 
     def _audit(self) -> FinalLog:
-        logs = self.cluster.ask(lambda cluster: cluster.logs())
         final = read_log(self.cluster.url, self.log)
-        self.cluster.close()
-        for number in range(1, len(self.cluster.nodes) + 1):
-            self.records += read_replicas(self.cluster.data(number), number, logs)
-        self.records.append(final)
+        self.records += [final, *all_replicas(self.cluster)]
         for client in self.cluster.clients:
             operations = read_operations(client.recordings())
             if client.subscribes:
@@ -134,9 +113,7 @@ class Trial:
 
     def _judge(self, final: FinalLog) -> None:
         path = self.cluster.folder / "history.jsonl"
-        path.write_text("".join(f"{dump_record(record)}\n" for record in self.records))
-        with path.open() as lines:
-            history = History.load(lines)
+        history = save_history(path, self.records)
         wrong = [str(violation) for violation in check_history(history)]
         wrong += self.cluster.complaints()
         wrong += self._steady_complaints(final)
