@@ -276,7 +276,7 @@ class Deaf:
 
 
 def open_counting() -> tuple[TcpChannel, CountingTransport]:
-    channel = TcpChannel(Deaf, TcpNetwork().shared, lambda _: None)
+    channel = TcpChannel(Deaf, TcpNetwork().shared)
     transport = CountingTransport()
     channel.connection_made(transport)
     transport.writes.clear()
@@ -355,6 +355,38 @@ def test_a_connection_too_many_is_closed(make_loop: MakeLoop, monkeypatch: pytes
             assert (await peers[2].call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
             for peer in peers:
                 peer.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_closing_the_server_ends_those_who_have_not_said_what_they_are(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            reader, writer = await open_raw(server)
+            assert await reader.readexactly(len(PREFACE)) == PREFACE
+        with _any_end():
+            assert await reader.read() == b""
+        writer.close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
+def test_failed_handshakes_do_not_use_up_connections(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACCEPTED_CONNECTIONS", 2)
+
+    async def main() -> None:
+        async with served(real_world(server_tls=server_context())) as server:
+            for _ in range(5):
+                reader, writer = await open_raw(server)
+                writer.write(b"this is no handshake" * 10)
+                with _any_end():
+                    await reader.read()
+                writer.close()
+            peer = await connect(real_world(client_tls=client_context()), server.address, timeout=5)
+            assert (await peer.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            peer.close()
 
     run(make_loop, main())
 

@@ -66,6 +66,8 @@ class Peer:
         self._on_defect: OnDefect = on_defect or report_defect
         self._scope = Scope(self._on_defect)
         self._on_close: list[Callable[[VarlogError], None]] = []
+        self._channel_gone = False
+        self._gone_waiters: list[asyncio.Future[None]] = []
         self._deadlines = Deadlines(clock, self._expire)
         self._calls = calls = Calls(self)
         self._service = service = Service(self, handlers)
@@ -137,9 +139,13 @@ class Peer:
         self._channel.close()
 
     async def wait_closed(self) -> None:
-        """Wait until the handlers of a closed connection have ended."""
+        """Of a closed connection: wait until its handlers have ended and what was queued has left."""
         await self._service.wait_ended()
         await self._scope.close()
+        if not self._channel_gone:
+            waiter = asyncio.get_running_loop().create_future()
+            self._gone_waiters.append(waiter)
+            await waiter
 
     def _send(self, frame: Sequence[Buffer]) -> None:
         self._sent = True
@@ -171,6 +177,10 @@ class Peer:
 
     def closed(self, error: VarlogError) -> None:
         self._end(error)
+        self._channel_gone = True
+        for waiter in self._gone_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _refused(self, error: VarlogError) -> None:
         """The other end could not read what we sent, and closes."""
@@ -299,7 +309,7 @@ class Server:
         return list(self._peers)
 
     async def close(self) -> None:
-        """Stop accepting, close every connection and wait for their handlers."""
+        """Stop accepting, close every connection, and wait until all is over."""
         if self._listener is not None:
             await self._listener.close()
         for peer in (peers := self.peers):

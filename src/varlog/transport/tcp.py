@@ -27,12 +27,10 @@ MakeHandler = Callable[[Channel], ChannelHandler]
 class TcpChannel(asyncio.BufferedProtocol):
     """One TCP connection. `ready` ends when the other end has proved to be one of ours, or is gone."""
 
-    def __init__(
-        self, make_handler: MakeHandler, shared: ReceiveBuffer, on_lost: Callable[["TcpChannel"], None]
-    ) -> None:
+    def __init__(self, make_handler: MakeHandler, shared: ReceiveBuffer, listener: "TcpListener | None" = None) -> None:
         self.remote = "unconnected"
         self._make_handler = make_handler
-        self._on_lost = on_lost
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self._handler: ChannelHandler | None = None
@@ -127,10 +125,18 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._listener is not None and not self._listener.admit(self):
+            self._give_up(ConnectionLost("one connection too many"))
+            return
         self.remote = format_address(transport.get_extra_info("peername"))
         self._set_limit(limits.PREFACE_SECONDS, self._no_preface)
         self._transport.set_write_buffer_limits(high=limits.WRITE_HIGH_BYTES, low=limits.WRITE_HIGH_BYTES // 4)
         self._transport.write(PREFACE)
+
+    def abandon(self) -> None:
+        """Nobody is there for it any more, unless a handler is."""
+        if self._handler is None:
+            self._give_up(ConnectionLost("the listener was closed"))
 
     def _no_preface(self) -> None:
         self._give_up(InvalidArgument(f"{self.remote} did not say what it is"))
@@ -189,7 +195,8 @@ class TcpChannel(asyncio.BufferedProtocol):
             self._error = ConnectionLost(f"the connection to {self.remote} was closed{reason}")
         self._queue = []
         self._wake()
-        self._on_lost(self)
+        if self._listener is not None:
+            self._listener.forget(self)
         if not self.ready.done():
             self.ready.set_result(None)
         if self._handler is not None:
@@ -201,13 +208,6 @@ class TcpChannel(asyncio.BufferedProtocol):
         return self._error
 
 
-class _Refused(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).abort()
-
-
 class TcpListener:
     """A bound address."""
 
@@ -216,6 +216,7 @@ class TcpListener:
         self._make_handler = make_handler
         self._channels: dict[TcpChannel, None] = {}
         self._server: asyncio.Server | None = None
+        self._closed = False
         self.address = ""
 
     async def open(self, host: str, port: int) -> None:
@@ -230,19 +231,25 @@ class TcpListener:
         )
         self.address = format_address(self._server.sockets[0].getsockname())
 
-    def _accept(self) -> asyncio.BaseProtocol:
-        if len(self._channels) >= limits.ACCEPTED_CONNECTIONS:
-            return _Refused()
-        channel = TcpChannel(self._make_handler, self._network.shared, self._lost)
-        self._channels[channel] = None
-        return channel
+    def _accept(self) -> TcpChannel:
+        return TcpChannel(self._make_handler, self._network.shared, self)
 
-    def _lost(self, channel: TcpChannel) -> None:
+    def admit(self, channel: TcpChannel) -> bool:
+        """Whether an accepted connection may stay."""
+        if self._closed or len(self._channels) >= limits.ACCEPTED_CONNECTIONS:
+            return False
+        self._channels[channel] = None
+        return True
+
+    def forget(self, channel: TcpChannel) -> None:
         self._channels.pop(channel, None)
 
     async def close(self) -> None:
+        self._closed = True
         if self._server is not None:
             self._server.close()
+        for channel in list(self._channels):
+            channel.abandon()
 
 
 class TcpNetwork:
@@ -265,7 +272,7 @@ class TcpNetwork:
     async def _connect(self, host: str, port: int, handler: MakeHandler) -> TcpChannel:
         loop = asyncio.get_running_loop()
         transport, channel = await loop.create_connection(
-            lambda: TcpChannel(handler, self.shared, lambda _: None), host, port, ssl=self.client_tls
+            lambda: TcpChannel(handler, self.shared), host, port, ssl=self.client_tls
         )
         try:
             await channel.ready
