@@ -346,7 +346,7 @@ class Subscription(Iterator[client.Entry]):
 
     def __iter__(self) -> Iterator[client.Entry]:
         for batch in self.batches():
-            yield from batch.entries()
+            yield from batch
 
     def __next__(self) -> client.Entry:
         if self._entries is None:

@@ -143,9 +143,9 @@ class World:
             self.stream.forget()
 
     def _on_the_way(self) -> bool:
-        """Only who has been silent for long is forgotten."""
+        """Only who has been silent for long is forgotten: longer than any frame of his is on its way."""
         open_ones = [each for session in self.sessions for each in session.unresolved.values()]
-        return bool(self.late) or any(each.open or each.unknown for each in open_ones)
+        return bool(self.late or self.requests) or any(each.open or each.unknown for each in open_ones)
 
     def calm(self) -> None:
         """Faults end: everything in the air arrives, in order."""

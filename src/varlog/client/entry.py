@@ -127,6 +127,10 @@ class ReadBatch:
 
     def entries(self) -> list[Entry]:
         """All of it as entries."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Entry by entry, each made as it is asked for: what is not kept costs no memory."""
         flags, count = self._batch.header.flags, self.count
         keys: Sequence[bytes | None] | Iterator[None] = self.keys() if flags & KEYS else repeat(None)
         headers: Sequence[Mapping[str, bytes]] | Iterator[Mapping[str, bytes]]
@@ -140,10 +144,7 @@ class ReadBatch:
             headers,
             repeat(self.time),
         )
-        return list(map(_make_entry, fields))
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries())
+        return map(_make_entry, fields)
 
     def to_arrow(self) -> "pyarrow.RecordBatch":
         """An Arrow record batch over the same bytes: glsn, stream, slot, time, key, headers, payload."""

@@ -17,7 +17,10 @@ batch that was never taken can be in the log, and that is what makes the outcome
   sequence it has, so it is in the log at most once (I5).
 
 A stream forgets producers that are silent for long; it then expects less than what it acked before.
-Batches whose every transmission was answered with that are certainly not in the log either.
+Batches whose every transmission was answered with that are certainly not in the log either. This
+leans on one thing: a producer is forgotten only when no frame of his is on its way any more. A late
+copy of sequence 0 would else be taken for the first batch of a new producer, and be there twice. It
+holds as long as fewer than `PRODUCERS_PER_STREAM` others come to a stream while a frame travels.
 """
 
 from typing import Generic, NamedTuple, TypeVar

@@ -316,7 +316,7 @@ async def _entries(runs: AsyncGenerator[list[ReadBatch], None]) -> AsyncGenerato
     try:
         async for run in runs:
             for batch in run:
-                for entry in batch.entries():
+                for entry in batch:
                     yield entry
     finally:
         await runs.aclose()
