@@ -429,6 +429,9 @@ def test_a_push_nobody_serves_is_reported_to_who_sent_it() -> None:
         await settle()
         assert [type(defect) for defect in pair.defects] == [Unsupported]
         assert pair.client.closed_error is None
+        header = pb.Error(code=1, message="about nothing").SerializeToString()
+        pair.client.frame_received(Frame(Kind.ERROR, Method.REPORT, 0, 0, 0, header, b""))
+        assert len(pair.defects) == 1, "nobody else can make us report a defect"
 
     asyncio.run(main())
 

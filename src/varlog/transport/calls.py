@@ -134,7 +134,7 @@ class Calls:
             stream.end(error)
         elif frame.request_id == 0 and frame.method == 0:
             self._peer._refused(error)
-        elif frame.request_id == 0:
+        elif frame.request_id == 0 and self._peer._pushed >> frame.method & 1:
             # The far side could do nothing with something we pushed.
             self._peer._on_defect(error)
 

@@ -81,6 +81,8 @@ class Peer:
             Kind.NOTIFY: service.receive_notify,
             Kind.PING: _ignore,
         }
+        self._pushed = 0
+        """A bit for each method that was pushed."""
         self._paused = False
         self._draining = False
         self._clogged = False
@@ -113,6 +115,7 @@ class Peer:
     def notify(self, method: Method, message: Message, body: Body = ()) -> None:
         """Send and forget; on a closed connection nothing happens."""
         if self.closed_error is None:
+            self._pushed |= 1 << method
             self._send(encode_frame(Kind.NOTIFY, method, 0, message.SerializeToString(), body))
 
     # ------------------------------------------------------------ the connection
