@@ -32,7 +32,7 @@ class Repository:
         await self._catalog.load()
         for log in list(self._catalog.logs.values()):
             await self._orderer.load(log)
-        service = Service(self._world, self._config, self._catalog, self._orderer, self._links)
+        service = Service(self._world, self._config, self._scope, self._catalog, self._orderer, self._links)
         self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
         self._server = await serve(self._world, self._config.listen, service.handlers())

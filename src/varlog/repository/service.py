@@ -1,7 +1,11 @@
-"""The repository's methods, for nodes, clients and operators."""
+"""The repository's methods, for nodes, clients and operators.
+
+A method that changes something is carried to its end once it has begun, even if its caller goes away
+half way: what the store has and what memory shows must not part.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from varlog.base.errors import AlreadyExists, InvalidArgument, NotWritten, Unavailable, Unsupported, VarlogError
@@ -13,7 +17,8 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
-from varlog.transport.peer import Handlers, Request
+from varlog.runtime.scope import Scope
+from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -26,29 +31,51 @@ class Service:
     """Handlers for everything a repository is asked."""
 
     def __init__(
-        self, world: World, config: RepositoryConfig, catalog: Catalog, orderer: Orderer, links: NodeLinks
+        self,
+        world: World,
+        config: RepositoryConfig,
+        scope: Scope,
+        catalog: Catalog,
+        orderer: Orderer,
+        links: NodeLinks,
     ) -> None:
+        """`scope` outlives every connection."""
         self._world = world
         self._config = config
+        self._scope = scope
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
 
     def handlers(self) -> Handlers:
         return {
-            Method.REGISTER: self.register,
+            Method.REGISTER: self._to_the_end(self.register),
             Method.REPORT: self.report,
-            Method.CREATE_LOG: self.create_log,
+            Method.CREATE_LOG: self._to_the_end(self.create_log),
             Method.GET_LOG: self.get_log,
             Method.WATCH_LOG: self.watch_log,
             Method.LIST_LOGS: self.list_logs,
             Method.LIST_NODES: self.list_nodes,
             Method.TAIL: self.tail,
-            Method.TRIM_LOG: self.trim_log,
-            Method.SEAL_LOG: self.seal_log,
-            Method.REMOVE_LOG: self.remove_log,
+            Method.TRIM_LOG: self._to_the_end(self.trim_log),
+            Method.SEAL_LOG: self._to_the_end(self.seal_log),
+            Method.REMOVE_LOG: self._to_the_end(self.remove_log),
             Method.STATUS: self.status,
         }
+
+    def _to_the_end(self, handler: Callable[[Request], Awaitable[None]]) -> Handler:
+        """The handler as a task of the repository's own, which does not end with the request."""
+
+        async def run(request: Request) -> None:
+            try:
+                await handler(request)
+            except VarlogError as error:
+                request.fail(error)
+
+        def handle(request: Request) -> None:
+            self._scope.spawn(run(request), name=request.method.name.lower())
+
+        return handle
 
     # ------------------------------------------------------------ nodes
 

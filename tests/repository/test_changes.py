@@ -1,0 +1,78 @@
+"""A change that has begun is carried to its end, though its caller goes away half way."""
+
+import asyncio
+
+from tests.sim.world import Small
+
+from varlog.base.errors import VarlogError
+from varlog.repository import Repository, RepositoryConfig
+from varlog.sim.host import Host, Process
+from varlog.sim.weather import Latency
+from varlog.transport.peer import connect
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+ADDRESS = "repository:1"
+
+
+class Stage:
+    """A repository whose store is slow, and a node that calls it."""
+
+    def __init__(self) -> None:
+        self.small = Small()
+        self.repository = self.small.host("repository", metadata=True)
+        self.node = self.small.host("node")
+        assert self.repository.metadata is not None
+        self.repository.metadata.latency = Latency(0.1, 0.0)
+
+    def start_repository(self) -> None:
+        self.repository.start(self._serve)
+
+    async def _serve(self, process: Process) -> None:
+        assert process.metadata is not None
+        repository = Repository(process.world, process.metadata, RepositoryConfig(listen=ADDRESS))
+        await repository.start()
+        await repository.wait_failed()
+
+    async def register(self, *, give_up_after: float = 10.0) -> int:
+        """Ask for an id; 0 if the connection broke first."""
+        got: list[int] = []
+
+        async def ask(process: Process) -> None:
+            peer = await connect(process.world, ADDRESS, {}, timeout=5.0)
+            process.clock.call_later(give_up_after, peer.close)
+            request = pb.RegisterRequest(incarnation="one", boot=1, address="node:1")
+            try:
+                reply = await peer.call(Method.REGISTER, request, timeout=5.0)
+            except VarlogError:
+                return
+            assert isinstance(reply.message, pb.RegisterReply)
+            got.append(reply.message.node_id)
+
+        await run_to_end(self.node, ask)
+        return got[0] if got else 0
+
+
+async def run_to_end(host: Host, work: object) -> None:
+    process = host.start(work)  # type: ignore[arg-type]
+    assert process.main is not None
+    await process.main
+    host.crash(power_loss=False)
+
+
+def test_a_node_whose_connection_breaks_while_it_registers_gets_one_id() -> None:
+    """Else it has two in the store, and after a restart of the repository is told the one it does not have."""
+    stage = Stage()
+
+    async def main() -> None:
+        stage.start_repository()
+        await asyncio.sleep(2.0)
+        assert await stage.register(give_up_after=0.25) == 0
+        first = await stage.register()
+        assert first
+        stage.repository.crash(power_loss=False)
+        stage.start_repository()
+        await asyncio.sleep(2.0)
+        assert await stage.register() == first
+
+    stage.small.run(main())
