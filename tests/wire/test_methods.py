@@ -32,6 +32,7 @@ def test_numbers_never_change() -> None:
         "REPORT": 10,
         "APPEND": 16,
         "PRODUCER": 17,
+        "DIRECTORY": 18,
         "REGISTER": 32,
         "CREATE_LOG": 33,
         "GET_LOG": 34,
