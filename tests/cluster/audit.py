@@ -10,11 +10,9 @@ from tests.cluster.processes import eventually
 from tests.cluster.recording import read_recording
 
 import varlog
-from varlog.base.errors import Corrupt, ReplicaFailed
-from varlog.base.ids import Slot
 from varlog.runtime.disk import RealDisk
 from varlog.runtime.loop import run
-from varlog.sim.audit import read_whole_log
+from varlog.sim.audit import read_replica, read_whole_log
 from varlog.sim.history import (
     Append,
     FinalLog,
@@ -26,12 +24,7 @@ from varlog.sim.history import (
     fingerprint,
     payload_bytes,
 )
-from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
-from varlog.wire.batch import Batch
-from varlog.wire.record import RecordKind, walk_records
-
-READ_BYTES = 1 << 20
 
 
 def read_log(url: str, name: str) -> FinalLog:
@@ -99,34 +92,10 @@ def read_replicas(data: Path, node: int, logs: Sequence[varlog.LogDescription]) 
                         streams = {stream.id: stream for stream in log.chain[replica.segment - 1].streams}
                         record = Replica(log=log.name, segment=replica.segment, stream=replica.stream, node=node)
                         record.position = streams[replica.stream].members.index(node)
-                        await _read_replica(volume, volume.folder(replica), record)
+                        await read_replica(volume, replica, Random(0), record)
                         found.append(record)
             return found
         finally:
             disk.close()
 
     return run(work())
-
-
-async def _read_replica(volume: Volume, folder: str, record: Replica) -> None:
-    try:
-        log = await ReplicaLog.open(volume.disk, folder, random=Random(0))
-    except (ReplicaFailed, Corrupt) as error:
-        record.state, record.trouble = "failed", repr(error)
-        return
-    record.durable, record.committed = log.durable, log.committed
-    record.trimmed_slot, record.trimmed_glsn = log.trimmed, log.trimmed_glsn
-    record.state = "finished" if log.end is not None else "sealed" if log.sealed else "open"
-    slot = record.first_slot = log.trimmed
-    while slot < log.durable:
-        part = await log.read(slot, log.durable, READ_BYTES)
-        for found in walk_records(part.data):
-            if found.kind == RecordKind.BATCH:
-                payloads = Batch(part.data[found.body : found.body + found.length]).payloads()
-                skipped = max(0, record.first_slot - found.slot)
-                record.payloads += [fingerprint(payload) for payload in payloads[skipped:]]
-        slot = part.end
-    if record.first_slot < log.committed:
-        for binding in await log.bindings(Slot(record.first_slot), log.committed):
-            record.glsns += range(binding.glsn, binding.glsn_end)
-    await log.close()

@@ -1,6 +1,7 @@
 """The final state: the whole log through the public client, and every replica from its own files."""
 
 from collections.abc import Callable
+from random import Random
 
 from varlog.base.errors import Corrupt, ReplicaFailed
 from varlog.base.ids import ReplicaId, Slot
@@ -61,8 +62,13 @@ def _expected(
 async def _read_files(process: Process, volume: Volume, replica: ReplicaId, record: Replica) -> None:
     failed = [path for platter in process.host.platters for path in platter.failed_syncs if f"{replica}" in path]
     record.excuse = f"syncs failed: {', '.join(failed)}" if failed else ""
+    await read_replica(volume, replica, process.world.random, record)
+
+
+async def read_replica(volume: Volume, replica: ReplicaId, random: Random, record: Replica) -> None:
+    """Fill in what the files of a replica hold. Opening them mends what a crash left, so nobody else may be at work."""
     try:
-        log = await ReplicaLog.open(volume.disk, volume.folder(replica), random=process.world.random)
+        log = await ReplicaLog.open(volume.disk, volume.folder(replica), random=random)
     except (ReplicaFailed, Corrupt) as error:
         record.state, record.trouble = "failed", repr(error)
         return
