@@ -54,6 +54,7 @@ class Client:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.stopping.set)
         self.recorder = Recorder(self.folder / f"{arguments.name}.{arguments.life}.jsonl", self.name, arguments.log)
         self._sent = 0
+        self._lanes = 0
 
     async def run(self, url: str, log: str, role: str) -> None:
         cluster = await self._connected(url)
@@ -79,6 +80,11 @@ class Client:
     def payload(self) -> bytes:
         self._sent += 1
         return payload_bytes(f"{self.name}.{self._sent}", self.random.randint(0, self.payload_bytes))
+
+    def lane(self) -> str:
+        """A name for what one producer sends, which is in the log in the order sent."""
+        self._lanes += 1
+        return f"{self.name}/{self._lanes}"
 
     async def repeat(self, work: Callable[[], Awaitable[None]], at_once: int = AT_ONCE) -> None:
         """Do it again and again, several at once, until asked to stop; then finish."""
@@ -149,21 +155,21 @@ async def produce(client: Client, log: varlog.Log) -> None:
     while not client.stopping.is_set():
         producer = log.producer(linger=client.random.choice((0.0, 0.002, 0.02)), timeout=client.timeout())
         try:
-            await _pipeline(client, producer)
+            await _pipeline(client, producer, client.lane())
         except varlog.VarlogError:
             await client.pause()
         finally:
             await _close(producer)
 
 
-async def _pipeline(client: Client, producer: varlog.Producer) -> None:
+async def _pipeline(client: Client, producer: varlog.Producer, lane: str) -> None:
     """Send until told to stop, or for a while; whatever a send may come to is recorded by a task of its own."""
     open_ones: set[asyncio.Task[object]] = set()
     for _ in range(client.random.randint(50, 500)):
         if client.stopping.is_set():
             break
         payload = client.payload()
-        operation = client.recorder.begin("append", payloads=[fingerprint(payload)])
+        operation = client.recorder.begin("append", payloads=[fingerprint(payload)], lane=lane)
         try:
             future = await producer.send(payload)
         except varlog.VarlogError as error:
@@ -192,11 +198,12 @@ async def produce_named(client: Client, log: varlog.Log) -> None:
         producer = log.producer(id=client.own_name, timeout=client.timeout())
         try:
             await producer.open()
+            lane = client.lane()
             # Their positions may be trimmed, and then nobody can tell them any more.
-            await _send_numbered(client, producer, max(0, producer.next_sequence - REPEATED), REPEATED)
+            await _send_numbered(client, producer, lane, max(0, producer.next_sequence - REPEATED), REPEATED)
             while not client.stopping.is_set():
                 await client.pause()
-                if not await _send_numbered(client, producer, producer.next_sequence, NUMBERED):
+                if not await _send_numbered(client, producer, lane, producer.next_sequence, NUMBERED):
                     break
         except varlog.VarlogError:
             await client.pause()  # it could not be opened
@@ -204,13 +211,13 @@ async def produce_named(client: Client, log: varlog.Log) -> None:
             await _close(producer)
 
 
-async def _send_numbered(client: Client, producer: varlog.Producer, first: int, count: int) -> bool:
+async def _send_numbered(client: Client, producer: varlog.Producer, lane: str, first: int, count: int) -> bool:
     """Some batches on their way at once. False: not all are in the log, so the producer has to be opened again."""
     outcomes: list[asyncio.Future[varlog.Ack]] = []
     records: list[Awaitable[object]] = []
     for sequence in range(first, first + count):
         payloads = _numbered_batch(client, sequence)
-        operation = client.recorder.begin("append", payloads=[fingerprint(payload) for payload in payloads])
+        operation = client.recorder.begin("append", payloads=[fingerprint(each) for each in payloads], lane=lane)
         try:
             outcomes.append(await producer.send_batch(payloads, sequence=sequence))
         except varlog.VarlogError as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.cluster.chaos import Chaos, Fault
 from tests.cluster.cluster import RealCluster, real_cluster
+from tests.cluster.processes import VARLOG, Process
 from tests.cluster.trial import Trial
 
 SEED = int(os.environ.get("VARLOG_CHAOS_SEED", "1"))
@@ -32,7 +33,9 @@ def try_it(
         steady = cluster.add_client("subscribe", "orders", "steady")
         for role in roles:
             cluster.add_client(role, "orders")
-        trial = Trial(cluster, Chaos(SEED, faults(cluster)), steady)
+        follower = Process("tail", folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
+        cluster.processes.append(follower)
+        trial = Trial(cluster, Chaos(SEED, faults(cluster)), steady, follower)
         trial.run(seconds)
     print(trial.summary())
     assert trial.counts["entries acked"] > 100

@@ -8,6 +8,7 @@ audit   the log is read through the client, then all files with nobody running
 judge   the checkers of the simulator look at all of it
 """
 
+import json
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from tests.cluster.audit import (
 )
 from tests.cluster.chaos import Chaos
 from tests.cluster.cluster import ClientProcess, RealCluster
-from tests.cluster.processes import eventually
+from tests.cluster.processes import Process, eventually
 
 import varlog
 from varlog.sim.checkers import CHECKERS, check_history
@@ -44,6 +45,8 @@ class Trial:
     chaos: Chaos
     steady: ClientProcess
     """A subscriber from the first position on that no fault strikes."""
+    follower: Process | None = None
+    """A `varlog tail --follow -o json` that no fault strikes."""
     log: str = "orders"
     records: list[Record] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -57,6 +60,8 @@ class Trial:
         began = time.monotonic()
         for client in self.cluster.clients:
             client.start()
+        if self.follower is not None:
+            self.follower.start()
         eventually(lambda: self.steady.position, "the subscriber has seen something")
         self.chaos.rage(seconds)
         self.chaos.heal()
@@ -97,6 +102,8 @@ class Trial:
             lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
             f"subscribers reach the tail {self.tail}",
         )
+        if self.follower is not None:
+            eventually(lambda: self._followed()[-1:] == [self.tail], f"`varlog tail` reaches the tail {self.tail}")
         wait_bound(self.cluster)
 
     def _audit(self) -> FinalLog:
@@ -116,10 +123,28 @@ class Trial:
         history = save_history(path, self.records)
         wrong = [str(violation) for violation in check_history(history)]
         wrong += self.cluster.complaints()
-        wrong += self._steady_complaints(final)
+        wrong += self._steady_complaints(final) + self._follower_complaints()
         self._count(history)
         if wrong:
             raise AssertionError(self._report(wrong, path))
+
+    def _followed(self) -> list[int]:
+        """The positions that `varlog tail` has printed, as far as lines are whole."""
+        assert self.follower is not None
+        lines = self.follower.output.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line)["glsn"] for line in lines]
+
+    def _follower_complaints(self) -> list[str]:
+        """It may begin a little late, and is then gapless."""
+        if self.follower is None:
+            return []
+        followed = self._followed()
+        wrong = [f"`varlog tail` says: {text}" for text in self.follower.all_errors().values()]
+        if followed != list(range(followed[0], self.tail + 1)):
+            wrong.append(
+                f"`varlog tail` printed {len(followed)} entries from {followed[0]} on, the tail is {self.tail}"
+            )
+        return wrong
 
     def _steady_complaints(self, final: FinalLog) -> list[str]:
         """S7: one subscription, through everything, every entry once and in order."""
@@ -133,10 +158,12 @@ class Trial:
         return []
 
     def _count(self, history: History) -> None:
+        acked: set[str] = set()
         for record in history.records:
             self.counts[f"{record.kind} {record.outcome}" if isinstance(record, Append) else record.kind] += 1
             if isinstance(record, Append) and record.outcome == "ack":
-                self.counts["entries acked"] += len(record.payloads)
+                acked.update(record.payloads)
+        self.counts["entries acked"] = len(acked)
         self.counts["entries in the log"] = self.tail
 
     def _report(self, wrong: list[str], path: Path) -> str:
