@@ -6,6 +6,7 @@ shows never reaches the disk unless it is written again. Names: creating, renami
 in order until the folder is synced; a crash keeps any prefix of them.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -76,6 +77,9 @@ class CrashDisk:
         """Power is lost after so many more operations: every later one fails, until `crash`."""
         self.lose_power_in_sync = False
         """The next write with a sync reaches the page cache, and then power is lost."""
+        self.wait_in_write: asyncio.Event | None = None
+        """Writes wait for this before they do anything."""
+        self.waiting = False
         self.writes: list[tuple[str, int, bytes]] = []
         """Every write so far."""
         self.syncs = 0
@@ -242,6 +246,9 @@ class CrashFile:
     async def write(self, offset: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
         self._check_open()
         data = b"".join(buffers)
+        if self._disk.wait_in_write is not None:
+            self._disk.waiting = True
+            await self._disk.wait_in_write.wait()
         if self._disk.fail_writes:
             self._disk.fail_writes -= 1
             raise DiskFailed(f"write of {self.path} failed")

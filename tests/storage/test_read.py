@@ -1,11 +1,14 @@
 """Positions and reads of a healthy replica."""
 
+import asyncio
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import append, batch, bind, create, data_files, fill, read_all, reopen, run
 
 from varlog.base.errors import AlreadyExists, NotFound, NotWritten, Trimmed
 from varlog.base.ids import Glsn, Slot
+from varlog.base.invariant import InvariantBroken
 from varlog.base.ranges import Binding
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.search import DigestRow
@@ -64,6 +67,54 @@ def test_bindings_that_continue_each_other_are_one_record() -> None:
         kinds = [record.kind for record in walk_records(disk.writes[-1][2])]
         assert kinds == [RecordKind.BIND, RecordKind.BIND]
         assert await log.bindings(Slot(0), Slot(6)) == [Binding(Slot(0), Glsn(1), 3), Binding(Slot(3), Glsn(6), 3)]
+
+    run(scenario())
+
+
+def test_what_is_staged_during_a_sync_belongs_to_the_next() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, *[batch(number) for number in range(4)])
+        bind(log, 1)
+        disk.wait_in_write = asyncio.Event()
+        syncing = asyncio.create_task(log.sync())
+        while not disk.waiting:
+            await asyncio.sleep(0)
+        bind(log, 1)
+        bind(log, 1)
+        log.stage_batches(log.appended, [batch(4)])
+        with pytest.raises(InvariantBroken):
+            await log.sync()
+        disk.wait_in_write.set()
+        await syncing
+        assert (log.bound, log.committed, log.durable, log.staged) == (1, 3, 4, True)
+        await log.sync()
+        assert (log.bound, log.durable, log.staged) == (3, 5, False)
+        await log.close()
+        log = await reopen(disk)
+        assert await log.bindings(Slot(0), log.committed) == [Binding(Slot(0), Glsn(1), 3)]
+
+    run(scenario())
+
+
+def test_a_cancelled_sync_is_made_up_for_by_the_next() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        log.stage_batches(log.appended, [batch(0), batch(1)])
+        disk.wait_in_write = asyncio.Event()
+        syncing = asyncio.create_task(log.sync())
+        while not disk.waiting:
+            await asyncio.sleep(0)
+        syncing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await syncing
+        disk.wait_in_write = None
+        assert (log.durable, log.staged) == (0, True)
+        await append(log, batch(2))
+        assert log.durable == 3
+        assert len(await read_all(await reopen(disk))) == 3
 
     run(scenario())
 

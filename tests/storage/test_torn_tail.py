@@ -21,6 +21,7 @@ from varlog.base.errors import Corrupt, VarlogError
 from varlog.base.ids import Glsn, Slot
 from varlog.storage.layout import FILE_HEADER_BYTES, data_name
 from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.scan import BIND
 from varlog.wire.record import RecordKind, encode_record_header
 
 FIRST = f"{FOLDER}/{data_name(0)}"
@@ -235,6 +236,30 @@ def test_records_of_another_generation_are_never_taken_for_ours() -> None:
 
     assert run(scenario(0)), "it is a seal"
     assert not run(scenario(1 << 40))
+
+
+def test_a_record_that_cannot_follow_is_not_believed() -> None:
+    """Whole, of the right generation, and yet for another slot, or bound before it was stored."""
+
+    async def scenario(kind: RecordKind, slot: int, body: bytes, expected: tuple[int, int]) -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        planted = encode_record_header(kind, slot, log._files.last.header.generation, 4096, body) + body
+        disk.content(FIRST).write(log.stored_bytes, planted)
+        disk.content(FIRST).sync()
+        await log.close()
+        log = await reopen(disk)
+        assert (log.durable, log.committed) == expected
+
+    data = batch(1)[0]
+    run(scenario(RecordKind.BATCH, 1, data, (2, 0)))
+    run(scenario(RecordKind.BATCH, 0, data, (1, 0)))
+    run(scenario(RecordKind.BATCH, 2, data, (1, 0)))
+    run(scenario(RecordKind.BIND, 0, BIND.pack(1, 1, 1), (1, 1)))
+    run(scenario(RecordKind.BIND, 0, BIND.pack(1, 2, 2), (1, 0)))
+    run(scenario(RecordKind.BIND, 1, BIND.pack(1, 1, 1), (1, 0)))
+    run(scenario(RecordKind.BIND, 0, BIND.pack(0, 1, 1), (1, 0)))
 
 
 def test_a_file_of_another_history_is_damage() -> None:

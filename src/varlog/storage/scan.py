@@ -23,12 +23,17 @@ TRIM = Struct("<Q")
 OnBatch = Callable[[Slot, BatchHeader], None]
 
 
-def fold(facts: Facts, kind: int, slot: int, data: Buffer, body: int = 0) -> Binding | None:
-    """Apply one record other than a batch; gives the binding it was. `InvalidArgument`: it cannot follow."""
+def fold(facts: Facts, end_slot: int, kind: int, slot: int, data: Buffer, body: int = 0) -> Binding | None:
+    """Apply one record other than a batch; gives the binding it was.
+
+    `end_slot` is one past the last slot stored before it. `InvalidArgument`: it cannot follow, and changed nothing.
+    """
     match kind:
         case RecordKind.BIND:
             glsn, count, high_watermark = BIND.unpack_from(data, body)
             binding = Binding(Slot(slot), Glsn(glsn), count)
+            if binding.slot_end > end_slot:
+                raise InvalidArgument(f"a binding up to slot {binding.slot_end}, stored are {end_slot}")
             facts.bind(binding, high_watermark)
             return binding
         case RecordKind.TRIM:
@@ -75,10 +80,8 @@ class FileScan:
             self._on_batch(Slot(record.slot), header)
 
     def _other(self, data: memoryview, record: Record) -> None:
-        binding = fold(self.facts, record.kind, record.slot, data, record.body)
+        binding = fold(self.facts, self.end_slot, record.kind, record.slot, data, record.body)
         if binding is not None:
-            if binding.slot_end > self.end_slot:
-                raise Corrupt(f"a binding up to slot {binding.slot_end}, the file ends at {self.end_slot}")
             self.bound.add(binding)
 
 

@@ -158,7 +158,7 @@ class Writer:
                 self.recent[slot] = (batch, file.end)
                 file.end_slot = slot + batch.count
             else:
-                fold(self.written, kind, slot, body)
+                fold(self.written, file.end_slot, kind, slot, body)
             file.end += size
         self.durable = Slot(file.end_slot)
         while len(self.recent) > RECENT_BATCHES and next(iter(self.recent)) < self.durable:
