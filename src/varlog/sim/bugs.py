@@ -26,6 +26,7 @@ from varlog.node.replica import Batches, Replica
 from varlog.ports import Transaction
 from varlog.repository import keys, orderer, service
 from varlog.repository.orderer import Orderer
+from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.transport.peer import Peer, Reply, Request
@@ -38,23 +39,31 @@ class Bug:
 
     description: str
     plant: Callable[[], AbstractContextManager[None]]
+    shows: Callable[[Weather], bool]
+    """Whether a seed with this weather can show it at all."""
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def planted(name: str) -> AbstractContextManager[None]:
-    """The named bug, for as long as the context lasts."""
+def find(name: str) -> Bug:
     if name not in BUGS:
         raise InvalidArgument(f"there is no planted bug {name!r}; known are {', '.join(sorted(BUGS))}")
-    return BUGS[name].plant()
+    return BUGS[name]
 
 
-def _bug(description: str) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
+def planted(name: str) -> AbstractContextManager[None]:
+    """The named bug, for as long as the context lasts."""
+    return find(name).plant()
+
+
+def _bug(
+    description: str, shows: Callable[[Weather], bool] = lambda _: True
+) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
     """Register a generator function, named after the bug, as a context manager."""
 
     def register(plant: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        BUGS[plant.__name__] = Bug(description, contextmanager(plant))
+        BUGS[plant.__name__] = Bug(description, contextmanager(plant), shows)
         return plant
 
     return register
@@ -69,6 +78,11 @@ def _swap(owner: Any, **members: Any) -> Iterator[None]:
             setattr(owner, name, other)
             stack.callback(setattr, owner, name, before)
         yield
+
+
+def _loses_power(weather: Weather, replicas: int) -> bool:
+    faults = weather.faults
+    return faults.power_loss > 0 and faults.node_crashes + faults.snipes > 0 and weather.shape.replicas >= replicas
 
 
 # ---------------------------------------------------------------- node
@@ -106,7 +120,7 @@ def ack_on_replication() -> Iterator[None]:
         yield
 
 
-@_bug("a replica reports what it has taken, not what is synced")
+@_bug("a replica reports what it has taken, not what is synced", lambda weather: _loses_power(weather, 1))
 def unsynced_tail_reported() -> Iterator[None]:
     add_row = node_server._add_row
 
@@ -140,7 +154,7 @@ def commit_out_of_turn() -> Iterator[None]:
         yield
 
 
-@_bug("a backup gets its copy while the primary is still syncing its own")
+@_bug("a backup gets its copy while the primary is still syncing its own", lambda weather: _loses_power(weather, 2))
 def backup_before_primary_sync() -> Iterator[None]:
     def stage(self: Replica, slot: Slot, batches: Batches) -> None:
         plain_stage(self, slot, batches)
@@ -179,7 +193,10 @@ def backup_before_primary_sync() -> Iterator[None]:
         yield
 
 
-@_bug("what producers have sent is forgotten when a node starts again")
+@_bug(
+    "what producers have sent is forgotten when a node starts again",
+    lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0,
+)
 def producers_forgotten() -> Iterator[None]:
     plain = ReplicaLog.__init__
 
@@ -191,7 +208,7 @@ def producers_forgotten() -> Iterator[None]:
         yield
 
 
-@_bug("bindings are reported as bound on disk before they are")
+@_bug("bindings are reported as bound on disk before they are", lambda weather: _loses_power(weather, 1))
 def binding_reported_early() -> Iterator[None]:
     add_row = node_server._add_row
 
@@ -206,7 +223,10 @@ def binding_reported_early() -> Iterator[None]:
 # ---------------------------------------------------------------- repository
 
 
-@_bug("a member that has not reported does not hold its stream back")
+@_bug(
+    "a member that has not reported does not hold its stream back",
+    lambda weather: weather.shape.replicas > 1,
+)
 def missing_report_ignored() -> Iterator[None]:
     def ready_end(self: StreamOrder) -> Slot:
         if self.stopped or not self.tails:
@@ -248,7 +268,10 @@ def history_dropped_early() -> Iterator[None]:
         yield
 
 
-@_bug("a trim is answered when it is recorded, before the members have it")
+@_bug(
+    "a trim is answered when it is recorded, before the members have it",
+    lambda weather: weather.shape.trims > 0 and weather.shape.reads > 0,
+)
 def trim_answered_early() -> Iterator[None]:
     plain = service._all_or_first_error
 
@@ -264,7 +287,7 @@ def trim_answered_early() -> Iterator[None]:
         yield
 
 
-@_bug("the tail is answered from a copy that is refreshed now and then")
+@_bug("the tail is answered from a copy that is refreshed now and then", lambda weather: weather.shape.tails > 0)
 def stale_tail() -> Iterator[None]:
     copies: dict[tuple[service.Service, int], tuple[float, int]] = {}
 
@@ -296,7 +319,10 @@ def retry_with_new_identity() -> Iterator[None]:
         yield
 
 
-@_bug("the merge goes on with what is there when a stream is late")
+@_bug(
+    "the merge goes on with what is there when a stream is late",
+    lambda weather: weather.shape.streams > 1 and weather.shape.subscribers > 0,
+)
 def merge_does_not_wait() -> Iterator[None]:
     plain = Merge.take
 

@@ -95,6 +95,8 @@ class Subscription(Operation):
     orders: list[int] = field(default_factory=list)
     """When each was delivered; `times` where there is no counter."""
     times: list[float] = field(default_factory=list)
+    left: bool = False
+    """The subscriber itself had enough before the end."""
     must_catch_up: bool = False
     """It went on after all faults had stopped, long enough to reach the tail."""
 

@@ -47,6 +47,9 @@ class Sender(Protocol):
     @property
     def stopping(self) -> bool: ...
 
+    @property
+    def rate(self) -> float: ...
+
     def make_payloads(self) -> list[bytes]: ...
 
     def acked(self, append: Append) -> None: ...
@@ -55,13 +58,12 @@ class Sender(Protocol):
 class Pipeline:
     """One producer after the other, to one log, until the worker stops."""
 
-    def __init__(self, sender: Sender, number: int, name: str, log: Log, rate: float, journal: Journal | None) -> None:
+    def __init__(self, sender: Sender, number: int, name: str, log: Log, journal: Journal | None) -> None:
         """The `number` tells it from the worker's others; `name` is the log's."""
         self._sender = sender
         self._number = number
         self._name = name
         self._log = log
-        self._rate = rate
         self._journal = journal
         self._open = 0
         self._lives = 0
@@ -90,7 +92,7 @@ class Pipeline:
                 await sender.process.clock.sleep(REOPEN_SECONDS)
 
     async def _pause(self) -> None:
-        await self._sender.process.clock.sleep(self._sender.random.expovariate(self._rate))
+        await self._sender.process.clock.sleep(self._sender.random.expovariate(self._sender.rate))
 
     # ------------------------------------------------------------ anonymous
 

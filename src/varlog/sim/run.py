@@ -80,6 +80,8 @@ def run_seed(
     seed: int, *, trace: bool = False, plant: str | None = None, sink: Callable[[str], None] | None = None
 ) -> Result:
     """Simulate one seed and check everything; `plant` names a bug of `sim.bugs` to run it with."""
+    if plant is not None:
+        bugs.find(plant)
     started = perf_counter()
     weather = draw(seed)
     result = Result(seed, weather=weather.describe(), plant=plant or "")
@@ -127,6 +129,8 @@ def _run_one(job: tuple[int, str | None]) -> Result:
 
 def run_seeds(first: int, count: int, jobs: int = 0, *, plant: str | None = None) -> Iterator[Result]:
     """Seeds [first, first + count) on `jobs` processes (0: one per core); results in the order of the seeds."""
+    if plant is not None:
+        bugs.find(plant)
     jobs = min(jobs or os.cpu_count() or 1, count)
     work = [(seed, plant) for seed in range(first, first + count)]
     if jobs <= 1:

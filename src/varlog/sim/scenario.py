@@ -61,6 +61,7 @@ class Scenario:
         self.known = dict.fromkeys(self.log_names, 0)
         self.trimmed = dict.fromkeys(self.log_names, 0)
         self.journals: dict[str, Journal] = {}
+        self.healing = False
         self.stopping = False
         self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
@@ -102,6 +103,7 @@ class Scenario:
         if self.weather.faults.lost_node and self.shape.replicas > 1:
             self._lose_node()
         self._nemesis.heal()
+        self.healing = True
         self.trace.event(self.loop.now, "faults", "stop", "everything is up again")
         await self._as_admin(admin, self._probe_and_settle)
         self._nemesis.stop()
@@ -170,7 +172,8 @@ class Scenario:
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
-            self.history.add(await read_whole_log(cluster.log(name), name))
+            if self._readable(name):
+                self.history.add(await read_whole_log(cluster.log(name), name))
         await cluster.close()
 
     async def _connect(self, admin: Process) -> Cluster:
@@ -205,14 +208,24 @@ class Scenario:
                 return reply.message
 
     def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
-        """Only a failed sync of a member's own files stops a stream for good (there is no reconfiguration yet)."""
-        for node in stream.members:
-            host = self.host_of(info, node)
-            if host is self.lost:
-                return f"{host.name} is lost for good"
-            if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
-                return f"a sync of its replica on {host.name} failed"
+        """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
+        return next((trouble for node in stream.members if (trouble := self._trouble(info, stream, node))), "")
+
+    def _trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
+        """What puts a member out for good: the loss of its node, or a failed sync of its own files."""
+        host = self.host_of(info, node)
+        if host is self.lost:
+            return f"{host.name} is lost for good"
+        if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
+            return f"a sync of its replica on {host.name} failed"
         return ""
+
+    def _readable(self, name: str) -> bool:
+        """Whether every stream of a log has a member left."""
+        info = self.infos[name]
+        return all(
+            any(not self._trouble(info, stream, node) for node in stream.members) for stream in info.chain[-1].streams
+        )
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
         address = next(each.address for each in info.nodes if each.node_id == node)
@@ -262,7 +275,11 @@ class Scenario:
         return [
             record
             for record in self.history.records
-            if isinstance(record, Subscription) and record.end is None and self._alive(record.client)
+            if isinstance(record, Subscription)
+            and record.end is None
+            and not record.stop
+            and self._readable(record.log)
+            and self._alive(record.client)
         ]
 
     def _alive(self, client: str) -> bool:
@@ -274,6 +291,7 @@ class Scenario:
         return any(
             (subscription.glsns[-1] if subscription.glsns else subscription.first - 1) < tails[subscription.log]
             for subscription in self._open_subscriptions()
+            if not subscription.stream
         )
 
     # ------------------------------------------------------------ audit

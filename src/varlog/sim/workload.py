@@ -6,12 +6,13 @@ the end. Every payload is sent once only, except that an append whose outcome is
 again with the token that came with the error, as an application would.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
-from varlog.base.errors import Trimmed, VarlogError
+from varlog.base.errors import OutcomeUnknown, Trimmed, VarlogError
 from varlog.base.ids import ProducerToken
 from varlog.client import Ack, Log, connect
 from varlog.sim.history import Append, Find, Read, Subscription, Tail, Trim, fingerprint, payload_bytes
@@ -25,6 +26,12 @@ FOR_EVER = 1e6
 
 TIMEOUTS = (0.3, 2.0, 10.0)
 """Seconds that callers are willing to wait."""
+
+CANCELLED = 0.03
+"""Share of appends that are cancelled soon after they were begun."""
+
+CALM_RATE = 5.0
+"""Most operations a second of a client once faults have stopped."""
 
 RETRIES = 3
 """How often an append with unknown outcome is sent again, at most."""
@@ -40,6 +47,8 @@ class Plan(Protocol):
     shape: Shape
     log_names: list[str]
     recorder: Recorder
+    healing: bool
+    """Faults have stopped."""
     stopping: bool
     """No new operations, please."""
     known: dict[str, int]
@@ -74,7 +83,7 @@ class Worker:
             pipelines = [self.process.spawn(each.run(), "pipeline") for each in self._pipelines(logs)]
             while not self.stopping:
                 burst = self.random.randint(1, self._shape.burst)
-                await clock.sleep(self.random.expovariate(self._shape.operations_per_second / burst))
+                await clock.sleep(self.random.expovariate(self.rate / burst))
                 for _ in range(burst):
                     self._issue(logs)
             while self._in_flight or any(not task.done() for task in pipelines):
@@ -86,17 +95,22 @@ class Worker:
     def stopping(self) -> bool:
         return self._plan.stopping
 
+    @property
+    def rate(self) -> float:
+        """Operations a second; few when the faults are over, for it may take long until all is well."""
+        usual = self._shape.operations_per_second
+        return min(usual, CALM_RATE) if self._plan.healing else usual
+
     def _pipelines(self, logs: dict[str, Log]) -> list[Pipeline]:
         """Anonymous producers of this life, and the named one of this host."""
-        rate = self._shape.operations_per_second
         found = []
         for number in range(self._shape.producers):
             name = self.random.choice(self._plan.log_names)
-            found.append(Pipeline(self, number, name, logs[name], rate, None))
+            found.append(Pipeline(self, number, name, logs[name], None))
         if self._shape.named_producers:
             name = self._plan.log_names[0]
             journal = self._plan.journals.setdefault(self.process.host.name, Journal())
-            found.append(Pipeline(self, len(found), name, logs[name], rate, journal))
+            found.append(Pipeline(self, len(found), name, logs[name], journal))
         return found
 
     # ------------------------------------------------------------ operations
@@ -145,12 +159,28 @@ class Worker:
             send = log.append(payloads[0], timeout=timeout)
         else:
             send = log.append_batch(payloads, timeout=timeout)
+        if self.random.random() < CANCELLED:
+            send = self._change_of_mind(send)
         token = await self._settle_append(append, send)
         for _ in range(RETRIES):
             if token is None or self.random.random() < 0.3:
                 return
             again = Append(log=name, payloads=append.payloads)
             token = await self._settle_append(again, log.retry(token, timeout=self._timeout()))
+
+    async def _change_of_mind(self, send: Coroutine[Any, Any, Ack]) -> Ack:
+        """Cancel it after a short while, as an application may."""
+        loop = asyncio.get_running_loop()
+        task = self.process.spawn(send, "append to be cancelled")
+        ended: asyncio.Future[None] = loop.create_future()
+        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        timer = self.process.clock.call_later(self.random.choice((0.0, 0.001, 0.1)), task.cancel)
+        await ended
+        timer.cancel()
+        if task.cancelled():
+            raise OutcomeUnknown("cancelled by the application")
+        ack: Ack = task.result()
+        return ack
 
     async def _settle_append(self, append: Append, send: Awaitable[Ack]) -> ProducerToken | None:
         """Record how it ends. The token, if it may be sent again."""
@@ -165,7 +195,7 @@ class Worker:
 
     async def _read(self, name: str, log: Log) -> None:
         glsn = self.random.randint(1, self._plan.known[name] + 2)
-        if self.random.random() < 0.7:
+        if self.random.random() < 0.6:
             glsn = max(glsn, self._plan.trimmed[name] + 1)
         read = self.recorder.begin(self.process, Read(log=name, glsn=glsn))
         try:
@@ -224,15 +254,21 @@ class Worker:
             await self.process.world.clock.sleep(self.random.uniform(0.0, 0.3))
 
     async def _one_subscription(self, name: str, log: Log, first: int) -> int:
-        subscription = self.recorder.begin(self.process, Subscription(log=name, first=first))
+        stop, stream = 0, 0
+        if not self.stopping and self.random.random() < 0.1:
+            stop = first + self.random.randint(0, 20)
+        if self.random.random() < 0.15:
+            stream = self.random.randint(1, self._shape.streams)
+        subscription = self.recorder.begin(self.process, Subscription(log=name, first=first, stop=stop, stream=stream))
         patience = self.random.choice((3, 30, 1_000_000))
         next_first = first
         try:
-            async for entry in log.subscribe(start=first):
+            async for entry in log.subscribe(start=first, stop=stop or None, stream=stream or None):
                 self.recorder.deliver(self.process, subscription, entry.glsn, fingerprint(entry.payload))
                 next_first = entry.glsn + 1
                 patience -= 1
-                if patience <= 0 and not self._plan.stopping:
+                if patience <= 0 and not self.stopping:
+                    subscription.left = True
                     break
         except Trimmed as error:
             self.recorder.end(self.process, subscription, error)

@@ -33,8 +33,12 @@ def _all_streams(history: LogHistory, subscription: Subscription) -> Iterator[Vi
         expected = glsn + 1
     if subscription.stop and expected > subscription.stop:
         yield history.violation("I9", f"{describe(subscription)} goes beyond its stop {subscription.stop}")
-    elif subscription.stop and not subscription.error and subscription.end is not None and expected < subscription.stop:
+    elif expected < subscription.stop and _ended_by_itself(subscription):
         yield history.violation("I9", f"{describe(subscription)} ends after {expected - 1}, before {subscription.stop}")
+
+
+def _ended_by_itself(subscription: Subscription) -> bool:
+    return subscription.end is not None and not subscription.error and not subscription.left
 
 
 def _one_stream(history: LogHistory, subscription: Subscription, positions: list[int]) -> Iterator[Violation]:
