@@ -1,16 +1,19 @@
 """Small simulated worlds for the tests of the simulator's own parts."""
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any
 
+from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.host import Host, Process
 from varlog.sim.loop import make_loop
 from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric
 from varlog.sim.platter import Platter
 from varlog.sim.trace import Trace
-from varlog.sim.weather import DiskWeather, NetworkWeather
+from varlog.sim.weather import DiskWeather, FaultWeather, Latency, NetworkWeather, Shape, draw
 
 
 class Small:
@@ -38,3 +41,39 @@ class Small:
 
 async def idle(process: Process) -> None:
     """A program that does nothing."""
+
+
+class Cluster:
+    """Real nodes and a repository in fair weather, and one client."""
+
+    def __init__(self, *, nodes: int = 1, seed: int = 1) -> None:
+        weather = replace(
+            draw(seed),
+            network=NetworkWeather(break_on_heal=0.0),
+            faults=FaultWeather(),
+            shape=Shape(nodes=nodes),
+            commit=Latency(0.001),
+            commits_in_order=True,
+            worst_clock=0.0,
+            disk_sync=(0.001, 0.001),
+            disk_stalls=False,
+        )
+        self.loop = make_loop(max_steps=2_000_000)
+        self.servers = SimulatedCluster(self.loop, weather, Trace())
+        self.fabric = self.servers.fabric
+        self.client = self.servers.make_host("client")
+
+    def run(self, work: Callable[[Process], Coroutine[Any, Any, None]]) -> None:
+        """Start the servers, let them join, and run `work` as the client."""
+
+        async def main() -> None:
+            self.servers.start_servers()
+            await asyncio.sleep(2.0)
+            process = self.client.start(work)
+            assert process.main is not None
+            await process.main
+
+        try:
+            self.loop.run(main())
+        finally:
+            self.loop.close()

@@ -46,6 +46,7 @@ class Outlet:
         self._opening: asyncio.Task[None] | None = None
         self._scheduled = False
         self._closed = False
+        self._broken: VarlogError | None = None
         self.opened = False
 
     # ------------------------------------------------------------ looking
@@ -57,7 +58,7 @@ class Outlet:
     @property
     def broken(self) -> VarlogError | None:
         """Why nothing more can be sent."""
-        return self._current.broken if self._current is not None else None
+        return self._broken or (self._current.broken if self._current is not None else None)
 
     @property
     def next_sequence(self) -> int:
@@ -239,8 +240,13 @@ class Outlet:
 
     def expire(self, now: float) -> None:
         """Tell those whose time is up."""
-        for chunk in [each for each in self._queue if each.deadline <= now]:
+        late = [each for each in self._queue if each.deadline <= now]
+        for chunk in late:
             chunk.fail(Timeout("not sent in time: the stream takes nothing"))
+        if late and self.named:
+            # What is behind it would get its number: one that the application may give to it again.
+            self._broken = Unavailable("a batch before it was not sent in time: open the producer again")
+            self._fail_all(self._broken)
         for chunk in self._on_their_way():
             if chunk.deadline <= now:
                 chunk.doubtful(Timeout("sent, and not answered in time"))
