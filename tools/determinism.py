@@ -17,7 +17,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "varlog"
 
-SIMULATED = ("core", "storage", "node", "repository", "client", "transport/peer.py")
+SIMULATED = (
+    "core",
+    "storage",
+    "node",
+    "repository",
+    "client",
+    "transport/calls.py",
+    "transport/deadlines.py",
+    "transport/errors.py",
+    "transport/parts.py",
+    "transport/peer.py",
+    "transport/pool.py",
+    "transport/request.py",
+    "transport/service.py",
+    "runtime/scope.py",
+    "runtime/timeout.py",
+)
 """What runs in the simulator, relative to the package."""
 
 PURE = ("core",)

@@ -7,8 +7,20 @@ from itertools import count
 from typing import Any
 
 from varlog.base.errors import ConnectionLost, VarlogError
-from varlog.transport.peer import Handlers, Peer
+from varlog.transport.peer import Handlers, Peer, Request
 from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, Buffer, Frame, Kind
+from varlog.wire.proto import varlog_pb2 as pb
+
+ASK = pb.TailRequest(log=7)
+"""A question most tests ask."""
+
+
+def answer(request: Request) -> None:
+    request.reply(pb.TailReply(tail=request.message.log + 1), [b"<", request.body, b">"])
+
+
+def never(request: Request) -> None:
+    """Leaves the request open."""
 
 
 def decode(data: bytes) -> Frame:

@@ -1,17 +1,14 @@
 """Calls and pushes between two peers: answers, errors, deadlines, cancellation, lost and doubled frames."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-from tests.transport.pipe import Pair, settle
+from tests.transport.pipe import ASK, Pair, answer, never, settle
 
 from varlog.base.errors import (
     ConnectionLost,
     Corrupt,
     InvalidArgument,
-    Overloaded,
-    Sealed,
     Timeout,
     TooLarge,
     Unavailable,
@@ -20,21 +17,10 @@ from varlog.base.errors import (
 )
 from varlog.base.invariant import InvariantBroken
 from varlog.base.limits import FRAME_BYTES
-from varlog.transport import limits
 from varlog.transport.peer import Request
-from varlog.wire.frame import Frame, Kind, encode_frame
+from varlog.wire.frame import Frame, Kind
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-
-ASK = pb.TailRequest(log=7)
-
-
-def answer(request: Request) -> None:
-    request.reply(pb.TailReply(tail=request.message.log + 1), [b"<", request.body, b">"])
-
-
-def never(request: Request) -> None:
-    """Leaves the request open."""
 
 
 def test_an_answer_has_its_message_and_body() -> None:
@@ -379,76 +365,6 @@ def test_an_answer_too_large_for_a_frame_becomes_an_error() -> None:
     asyncio.run(main())
 
 
-# ---------------------------------------------------------------- pushes
-
-
-def test_a_push_reaches_its_handler_and_is_not_answered() -> None:
-    async def main() -> None:
-        seen: list[object] = []
-
-        def plain(request: Request) -> None:
-            seen.append((request.pushed, request.message, bytes(request.body)))
-            request.reply(pb.CommitResponse())
-
-        async def slow(request: Request) -> None:
-            await settle(2)
-            seen.append(request.message)
-
-        pair = Pair({Method.ADVANCE: plain, Method.REPORT: slow})
-        pair.client.notify(Method.ADVANCE, pb.CommitRequest(storage_node_id=3), [b"x"])
-        pair.client.notify(Method.REPORT, pb.GetReportResponse(storage_node_id=4))
-        await settle()
-        assert seen == [(True, pb.CommitRequest(storage_node_id=3), b"x"), pb.GetReportResponse(storage_node_id=4)]
-        assert pair.server_channel.sent == []
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_what_goes_wrong_with_a_push_is_reported_where_it_happened(asynchronous: bool) -> None:
-    async def main() -> None:
-        def plain(request: Request) -> None:
-            raise Sealed("too late", 5)
-
-        async def slow(request: Request) -> None:
-            raise Sealed("too late", 5)
-
-        pair = Pair({Method.ADVANCE: slow if asynchronous else plain})
-        pair.client.notify(Method.ADVANCE, pb.CommitRequest())
-        await settle()
-        assert [type(defect) for defect in pair.defects] == [Sealed]
-        assert pair.server_channel.sent == []
-
-    asyncio.run(main())
-
-
-def test_a_push_nobody_serves_is_reported_to_who_sent_it() -> None:
-    async def main() -> None:
-        pair = Pair()
-        pair.client.notify(Method.ADVANCE, pb.CommitRequest())
-        await settle()
-        assert [type(defect) for defect in pair.defects] == [Unsupported]
-        assert pair.client.closed_error is None
-        header = pb.Error(code=1, message="about nothing").SerializeToString()
-        pair.client.frame_received(Frame(Kind.ERROR, Method.REPORT, 0, 0, 0, header, b""))
-        assert len(pair.defects) == 1, "nobody else can make us report a defect"
-
-    asyncio.run(main())
-
-
-def test_being_told_that_nothing_can_be_read_closes_the_connection() -> None:
-    async def main() -> None:
-        pair = Pair({Method.TAIL: never})
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
-        header = pb.Error(code=TooLarge.code, message="a frame of 4 GiB", value=5).SerializeToString()
-        pair.client.frame_received(Frame(Kind.ERROR, 0, 0, 0, 0, header, b""))
-        assert isinstance(pair.client.closed_error, TooLarge)
-        assert isinstance(future.exception(), ConnectionLost)
-        assert pair.client_channel.is_closed
-
-    asyncio.run(main())
-
-
 # ---------------------------------------------------------------- a network that loses and doubles frames
 
 
@@ -510,161 +426,5 @@ def test_ids_go_round_and_step_over_those_in_use() -> None:
         for request in waiting:
             answer(request)
         await asyncio.gather(first, *others)
-
-    asyncio.run(main())
-
-
-# ---------------------------------------------------------------- limits
-
-
-def test_more_calls_than_may_be_in_flight_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CALLS_IN_FLIGHT", 3)
-
-    async def main() -> None:
-        pair = Pair({Method.TAIL: never})
-        futures = [pair.client.start_call(Method.TAIL, ASK, timeout=1) for _ in range(3)]
-        with pytest.raises(Overloaded):
-            await pair.client.call(Method.TAIL, ASK, timeout=1)
-        await pair.clock.advance(1.1)
-        assert all(isinstance(future.exception(), Timeout) for future in futures)
-
-    asyncio.run(main())
-
-
-def finish_all(waiting: list[Request]) -> None:
-    for request in waiting:
-        answer(request)
-    waiting.clear()
-
-
-@pytest.mark.parametrize("body_bytes", [0, 1000])
-def test_reading_stops_while_too_much_is_handled_and_goes_on_at_half(
-    monkeypatch: pytest.MonkeyPatch, body_bytes: int
-) -> None:
-    monkeypatch.setattr(limits, "REQUESTS_IN_HANDLING", 1000 if body_bytes else 8)
-    monkeypatch.setattr(limits, "BYTES_IN_HANDLING", 8 * (1000 + 22) if body_bytes else 1 << 30)
-
-    async def main() -> None:
-        waiting: list[Request] = []
-        pair = Pair({Method.TAIL: waiting.append})
-        futures = [pair.client.start_call(Method.TAIL, ASK, [bytes(body_bytes)], timeout=100) for _ in range(20)]
-        await settle()
-        assert len(waiting) == 8
-        for request in waiting[:3]:
-            answer(request)
-        await settle()
-        assert not pair.server_channel.reading
-        answer(waiting[3])
-        await settle()
-        assert len(waiting) == 12, "four were answered, four more are handled"
-        del waiting[:4]
-        while waiting:
-            finish_all(waiting)
-            await settle()
-        assert all(future.done() for future in futures)
-        assert pair.server_channel.reading
-
-    asyncio.run(main())
-
-
-def test_pushes_with_async_handlers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REQUESTS_IN_HANDLING", 4)
-
-    async def main() -> None:
-        go_on = asyncio.Event()
-        running = 0
-
-        async def handler(request: Request) -> None:
-            nonlocal running
-            running += 1
-            await go_on.wait()
-
-        pair = Pair({Method.ADVANCE: handler})
-        for _ in range(10):
-            pair.client.notify(Method.ADVANCE, pb.CommitRequest())
-        await settle()
-        assert running == 4
-        go_on.set()
-        await settle()
-        assert running == 10
-
-    asyncio.run(main())
-
-
-def test_who_does_not_take_answers_gets_no_more_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ANSWERS_WAITING_BYTES", 1000)
-
-    async def main() -> None:
-        handled: list[int] = []
-
-        def handler(request: Request) -> None:
-            handled.append(request.message.log)
-            request.reply(pb.TailReply(), [bytes(300)])
-
-        pair = Pair({Method.TAIL: handler})
-        pair.server_channel.set_writable(False)
-        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=100) for n in range(9)]
-        await settle()
-        assert handled == [0, 1, 2, 3], "four answers of 320 bytes are more than may wait"
-        pair.server_channel.set_writable(True)
-        await asyncio.gather(*futures)
-        assert len(handled) == 9
-
-    asyncio.run(main())
-
-
-def test_two_ends_that_send_each_other_much_do_not_both_stop_reading() -> None:
-    async def main() -> None:
-        pair = Pair({Method.TAIL: answer}, {Method.TAIL: answer})
-        for channel in (pair.client_channel, pair.server_channel):
-            channel.set_writable(False)
-        futures = [peer.start_call(Method.TAIL, ASK, timeout=100) for peer in (pair.client, pair.server) * 50]
-        await asyncio.gather(*futures)
-        assert pair.client_channel.reading
-        assert pair.server_channel.reading
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("callback_of", ["on_close", "on_cancel"])
-def test_a_callback_that_fails_stops_no_other(callback_of: str) -> None:
-    async def main() -> None:
-        seen: list[str] = []
-
-        def fail(*_: object) -> None:
-            raise ZeroDivisionError
-
-        def note(*_: object) -> None:
-            seen.append("told")
-
-        def register(add: Callable[[Callable[..., None]], None]) -> None:
-            add(fail)
-            add(note)
-
-        def handler(request: Request) -> None:
-            if callback_of == "on_cancel":
-                register(request.on_cancel)
-
-        pair = Pair({Method.TAIL: handler})
-        if callback_of == "on_close":
-            register(pair.server.on_close)
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
-        await settle()
-        pair.server.close()
-        await settle()
-        assert seen == ["told"]
-        assert [type(defect) for defect in pair.defects] == [ZeroDivisionError]
-        assert isinstance(future.exception(), ConnectionLost)
-
-    asyncio.run(main())
-
-
-def test_frames_of_no_known_kind_are_ignored() -> None:
-    async def main() -> None:
-        pair = Pair({Method.TAIL: answer})
-        pair.server.frame_received(Frame(99, 0, 0, 1, 0, b"", b""))
-        pair.server.frame_received(Frame(Kind.CREDIT, 0, 0, 1, 0, b"short", b""))
-        assert encode_frame(Kind.PING, 0, 0) == [bytes.fromhex("10000000 08 00 0000 00000000 00000000 00000000")]
-        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
 
     asyncio.run(main())

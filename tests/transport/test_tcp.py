@@ -1,66 +1,22 @@
-"""The real network: preface, refusals, one write a turn, limits, addresses, TLS.
-
-The certificates in `tls/` are for these tests alone: a throw-away authority signed a server's and a
-client's for 'localhost' and 127.0.0.1, valid for a century; the authority's key was not kept.
-"""
+"""The real network: preface, refusals, one write a turn, limits, addresses."""
 
 import asyncio
-import logging
 import socket
-import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.transport.loopback import MakeLoop, any_end, on_each_loop, open_raw, run, served, until
 
 from varlog.base.errors import ConnectionLost, InvalidArgument, TooLarge, Unavailable, Unsupported, VarlogError
-from varlog.ports import Channel, World
-from varlog.runtime.loop import loop_factory
+from varlog.ports import Channel
 from varlog.transport import limits, tcp
 from varlog.transport.errors import decode_error
-from varlog.transport.peer import Peer, Request, Server, connect, serve
+from varlog.transport.peer import Peer, connect, serve
 from varlog.transport.tcp import TcpChannel, TcpNetwork, format_address, gather, parse_address
 from varlog.transport.world import real_world
 from varlog.wire.frame import FRAME, PREFACE, Buffer, Frame, Kind, encode_frame
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-
-TLS = Path(__file__).parent / "tls"
-LOOPS = [pytest.param(asyncio.new_event_loop, id="asyncio")]
-if loop_factory() is not asyncio.new_event_loop:
-    LOOPS.append(pytest.param(loop_factory(), id="uvloop"))
-on_each_loop = pytest.mark.parametrize("make_loop", LOOPS)
-MakeLoop = Callable[[], asyncio.AbstractEventLoop]
-
-
-def run(make_loop: MakeLoop, body: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=make_loop) as runner:
-        runner.run(asyncio.wait_for(body, 20))
-
-
-def answer(request: Request) -> None:
-    request.reply(pb.TailReply(tail=5), [request.body])
-
-
-@asynccontextmanager
-async def served(world: World | None = None) -> AsyncIterator[Server]:
-    server = await serve(world or real_world(), "127.0.0.1:0", {Method.TAIL: answer})
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
-async def open_raw(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, port = parse_address(server.address)
-    return await asyncio.open_connection(host, port)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 @on_each_loop
@@ -114,21 +70,11 @@ def test_who_says_nothing_is_hung_up_on(make_loop: MakeLoop, monkeypatch: pytest
     async def main() -> None:
         async with served() as server:
             reader, writer = await open_raw(server)
-            with _any_end():
+            with any_end():
                 assert await reader.read() == PREFACE
             writer.close()
 
     run(make_loop, main())
-
-
-class _any_end:  # noqa: N801 - reads as a statement
-    """An aborted connection may end in a reset or in silence."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        return kind is not None and issubclass(kind, ConnectionError)
 
 
 @on_each_loop
@@ -365,28 +311,9 @@ def test_closing_the_server_ends_those_who_have_not_said_what_they_are(make_loop
         async with served() as server:
             reader, writer = await open_raw(server)
             assert await reader.readexactly(len(PREFACE)) == PREFACE
-        with _any_end():
+        with any_end():
             assert await reader.read() == b""
         writer.close()
-
-    run(make_loop, main())
-
-
-@on_each_loop
-def test_failed_handshakes_do_not_use_up_connections(make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "ACCEPTED_CONNECTIONS", 2)
-
-    async def main() -> None:
-        async with served(real_world(server_tls=server_context())) as server:
-            for _ in range(5):
-                reader, writer = await open_raw(server)
-                writer.write(b"this is no handshake" * 10)
-                with _any_end():
-                    await reader.read()
-                writer.close()
-            peer = await connect(real_world(client_tls=client_context()), server.address, timeout=5)
-            assert (await peer.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
-            peer.close()
 
     run(make_loop, main())
 
@@ -448,58 +375,3 @@ def test_addresses() -> None:
     assert format_address(("127.0.0.1", 1)) == "127.0.0.1:1"
     assert format_address(None) == "unknown"
     assert tcp.reason(OSError("odd")) == "odd"
-
-
-# ---------------------------------------------------------------- TLS
-
-
-def server_context(*, mutual: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=TLS / "authority.pem")
-    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
-    context.verify_mode = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
-    return context
-
-
-def client_context(*, certificate: bool = False, trusting: bool = True) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=TLS / "authority.pem" if trusting else None)
-    if certificate:
-        context.load_cert_chain(TLS / "client.pem", TLS / "client.key")
-    return context
-
-
-@on_each_loop
-@pytest.mark.parametrize("mutual", [False, True])
-def test_calls_over_tls(make_loop: MakeLoop, mutual: bool) -> None:
-    async def main() -> None:
-        async with served(real_world(server_tls=server_context(mutual=mutual))) as server:
-            world = real_world(client_tls=client_context(certificate=mutual))
-            peer = await connect(world, server.address, timeout=5)
-            for size in (0, 100, 70_000, 3 << 20):
-                body = b"t" * size
-                calls = [peer.start_call(Method.TAIL, pb.TailRequest(), [body], timeout=10) for _ in range(5)]
-                for call in calls:
-                    assert (await call).body == body
-            peer.close()
-            await until(lambda: server.peers == [])
-
-    run(make_loop, main())
-
-
-@on_each_loop
-def test_who_is_not_trusted_gets_no_connection(make_loop: MakeLoop, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "asyncio")
-
-    async def main() -> None:
-        async with served(real_world(server_tls=server_context(mutual=True))) as server:
-            with pytest.raises(Unavailable, match="certificate verify failed"):
-                await connect(real_world(client_tls=client_context(trusting=False)), server.address, timeout=5)
-            with pytest.raises(Unavailable):
-                await connect(real_world(client_tls=client_context()), server.address, timeout=5)
-            with pytest.raises(Unavailable):
-                await connect(real_world(), server.address, timeout=1)
-            assert server.peers == []
-        async with served() as plain:
-            with pytest.raises(Unavailable):
-                await connect(real_world(client_tls=client_context()), plain.address, timeout=5)
-
-    run(make_loop, main())

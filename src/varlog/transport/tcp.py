@@ -59,10 +59,10 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         queue, size = self._queue, self._queued_bytes
-        if not queue:
-            return
         self._queue = []
         self._queued_bytes = 0
+        if not queue or self._closing:
+            return
         transport = self._transport
         if len(queue) == 1:
             transport.write(queue[0])
