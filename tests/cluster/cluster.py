@@ -68,9 +68,9 @@ class RealCluster:
         self.port = free_port(Random())
         listen = f"127.0.0.1:{self.port}"
         self.url = f"varlog://{listen}"
-        data = folder / "repository"
-        self.repository = Server("repository", folder, ["repository", "start", "--data", str(data), "--listen", listen])
-        self.nodes = [self._node(number, listen, file_bytes) for number in range(1, nodes + 1)]
+        arguments = ["repository", "start", "--data", str(folder / "repository"), "--listen", listen]
+        self.repository = Server("repository", folder, arguments)
+        self.nodes: list[Server] = [self._node(number, listen, file_bytes) for number in range(1, nodes + 1)]
         self.clients: list[ClientProcess] = []
 
     def _node(self, number: int, repository: str, file_bytes: int) -> Server:

@@ -4,92 +4,90 @@ VARLOG_CHAOS_SEED=N chooses other faults; VARLOG_SOAK_SECONDS=N makes the last t
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster.chaos import Chaos, Fault
-from tests.cluster.cluster import RealCluster, real_cluster
+from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
 from tests.cluster.processes import VARLOG, Process
 from tests.cluster.trial import Trial
+from tests.cluster.up import up_cluster
 
 SEED = int(os.environ.get("VARLOG_CHAOS_SEED", "1"))
 SOAK_S = float(os.environ.get("VARLOG_SOAK_SECONDS", "0"))
+CHAOS_S = 9.0
+"""How long faults strike in most tests."""
 WRITERS = ("append", "batches", "producer", "named")
 
 
 def try_it(
-    folder: Path,
-    faults: Callable[[RealCluster], Sequence[Fault]],
+    cluster: RealCluster,
+    faults: Sequence[Fault],
     seconds: float,
     *,
-    nodes: int = 3,
     replicas: int = 3,
     streams: int = 2,
-    roles: Sequence[str] = WRITERS,
-) -> Trial:
-    """Run a trial and print what happened in it."""
-    with real_cluster(folder, nodes, SEED) as cluster:
-        cluster.ask(lambda asked: asked.create_log("orders", replicas=replicas, streams=streams))
-        steady = cluster.add_client("subscribe", "orders", "steady")
-        for role in roles:
-            cluster.add_client(role, "orders")
-        follower = Process("tail", folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
-        cluster.processes.append(follower)
-        trial = Trial(cluster, Chaos(SEED, faults(cluster)), steady, follower)
-        trial.run(seconds)
+) -> None:
+    """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes."""
+    cluster.ask(lambda asked: asked.create_log("orders", replicas=replicas, streams=streams))
+    follower = Process("tail", cluster.folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
+    cluster.processes.append(follower)
+    trial = Trial(cluster, Chaos(SEED, faults), cluster.clients[0], follower)
+    trial.run(seconds)
     print(trial.summary())
     assert trial.counts["entries acked"] > 100
     assert sum(trial.chaos.struck.values()) > 2
-    return trial
+
+
+def add_clients(cluster: RealCluster, *roles: str) -> list[ClientProcess]:
+    """One that follows from the beginning and is left alone, and the others."""
+    cluster.add_client("subscribe", "orders", "steady")
+    return [cluster.add_client(role, "orders") for role in roles]
 
 
 def test_kill_nodes(tmp_path: Path) -> None:
-    try_it(tmp_path, lambda cluster: [Fault("kill", cluster.nodes, every_s=1.5, lasts_s=1.0)], 12)
+    with real_cluster(tmp_path, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS)
+        try_it(cluster, [Fault("kill", cluster.nodes, every_s=1.5, lasts_s=1.0)], CHAOS_S)
 
 
 def test_kill_the_repository(tmp_path: Path) -> None:
-    try_it(
-        tmp_path,
-        lambda cluster: [Fault("kill", [cluster.repository], every_s=1.2, lasts_s=1.0)],
-        12,
-        roles=(*WRITERS, "look"),
-    )
+    with real_cluster(tmp_path, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS, "look")
+        try_it(cluster, [Fault("kill", [cluster.repository], every_s=1.2, lasts_s=1.0)], CHAOS_S)
 
 
 def test_kill_clients(tmp_path: Path) -> None:
-    try_it(
-        tmp_path,
-        lambda cluster: [Fault("kill", cluster.clients[1:], every_s=0.5, lasts_s=0.5)],
-        12,
-        roles=(*WRITERS, "named", "subscribe", "subscribe-stream"),
-    )
+    with real_cluster(tmp_path, seed=SEED) as cluster:
+        victims = add_clients(cluster, *WRITERS, "named", "subscribe", "subscribe-stream")
+        try_it(cluster, [Fault("kill", victims, every_s=0.5, lasts_s=0.5)], CHAOS_S)
 
 
 def test_pause_nodes_and_the_repository(tmp_path: Path) -> None:
-    try_it(
-        tmp_path,
-        lambda cluster: [
+    with real_cluster(tmp_path, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS, "look")
+        faults = [
             Fault("pause", cluster.nodes, every_s=2.0, lasts_s=3.0),
             Fault("pause", [cluster.repository], every_s=4.0, lasts_s=3.0),
-        ],
-        12,
-        roles=(*WRITERS, "look"),
-    )
+        ]
+        try_it(cluster, faults, CHAOS_S)
+
+
+def test_kill_what_varlog_up_started(tmp_path: Path) -> None:
+    with up_cluster(tmp_path, nodes=3, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS)
+        try_it(cluster, [Fault("kill", cluster.servers, every_s=1.2, lasts_s=0.1)], CHAOS_S)
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
-    try_it(
-        tmp_path,
-        lambda cluster: [
+    """Of four nodes two have each entry: when one is away, the other streams go on."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        clients = add_clients(cluster, *WRITERS, "look", "trim", "subscribe", "subscribe-stream")
+        faults = [
             Fault("kill", cluster.nodes, every_s=2.5, lasts_s=1.5),
             Fault("kill", [cluster.repository], every_s=5.0, lasts_s=1.0),
-            Fault("kill", cluster.clients[1:], every_s=2.0, lasts_s=0.5),
+            Fault("kill", clients, every_s=2.0, lasts_s=0.5),
             Fault("pause", cluster.nodes, every_s=5.0, lasts_s=3.0),
             Fault("pause", [cluster.repository], every_s=10.0, lasts_s=2.0),
-        ],
-        max(20, SOAK_S),
-        nodes=4,
-        replicas=2,
-        streams=3,
-        roles=(*WRITERS, "look", "trim", "subscribe", "subscribe-stream"),
-    )
+        ]
+        try_it(cluster, faults, max(2 * CHAOS_S, SOAK_S), replicas=2, streams=3)
