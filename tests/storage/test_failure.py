@@ -1,5 +1,7 @@
 """After a failed write or sync nothing of the replica is trusted again."""
 
+import asyncio
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, fill, reopen, run
@@ -78,6 +80,21 @@ def test_a_sync_that_fails_while_rolling() -> None:
         disk.crash()
         await disk.remove(f"{FOLDER}/failed")
         assert (await reopen(disk)).durable >= count
+
+    run(scenario())
+
+
+def test_a_folder_that_somebody_removed() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        await asyncio.sleep(0)
+        await disk.remove_folder(FOLDER)
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+        with pytest.raises(DiskFailed):
+            await log.sync()
+        assert log.failure is not None
 
     run(scenario())
 

@@ -161,9 +161,10 @@ class Files:
     async def use(self, file: DataFile) -> AsyncIterator[File]:
         """An open handle of a file, which stays as it is meanwhile."""
         with self.pinned(file):
-            yield file.handle or await self._open_handle(file)
+            yield file.handle or await self.open(file)
 
-    async def _open_handle(self, file: DataFile) -> File:
+    async def open(self, file: DataFile) -> File:
+        """For who has pinned the file, or writes it."""
         handle = await self.place.disk.open(self.place.path(file.name))
         if file.handle is not None:
             handle.close()

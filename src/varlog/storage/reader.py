@@ -18,8 +18,8 @@ from varlog.base.ids import Slot
 from varlog.base.invariant import invariant
 from varlog.storage.files import DataFile, Files
 from varlog.storage.index import INDEX_EVERY_BYTES
-from varlog.storage.walk import check_record, records_in, size_at
-from varlog.wire.batch import BatchHeader, check_batch
+from varlog.storage.walk import check_record, plain_batch, records_in, size_at, skip_to
+from varlog.wire.batch import BatchHeader
 from varlog.wire.record import RECORD_HEADER_BYTES
 
 MOST_READ_BYTES = 32 << 20
@@ -90,7 +90,7 @@ class Reader:
                 first = next(found, None)
                 if first is not None:
                     break
-                place, length = self._go_on(file, data, place, length)
+                place, length = self._go_on(file, data, place, start, length)
         return self._run(file, place.offset, data, first, found, limit, max_bytes, max_batches)
 
     def _run(
@@ -166,34 +166,38 @@ class Reader:
     def _batches_in(self, file: DataFile, data: memoryview, place: _Place, start: int) -> Iterator[_Found]:
         """The whole batches in `data`, which was read from `place` on, beginning with the one that has `start`.
 
-        Batches before that one are passed over by their headers: damage in one does not hide the others.
+        What lies before it is passed over unverified: damage there does not hide what lies behind.
         """
-        slot, position, generation = place.slot, 0, file.header.generation
+        generation = file.header.generation
+        position = skip_to(data, 0, generation, start) if place.slot < start else 0
+        slot, inside = start, place.slot < start
         try:
-            while (size := size_at(data, position)) is not None and position + size <= len(data):
-                record, header = check_record(data, position, generation, body=slot >= start)
-                if header is not None:
-                    if record.slot != slot:
-                        raise Corrupt(f"a batch for slot {record.slot} where slot {slot} comes next")
-                    if slot < start < slot + header.count:
-                        check_batch(data, record.body)
-                    if slot + header.count > start:
-                        yield _Found(slot, slot + header.count, position, record.end)
-                    slot += header.count
-                position += size
+            while True:
+                batch = plain_batch(data, position, generation)
+                if batch is None:
+                    size = size_at(data, position)
+                    if size is None or position + size > len(data):
+                        return
+                    check_record(data, position, generation)
+                    position += size
+                    continue
+                first, count, end = batch
+                if first != slot and not (inside and first < slot < first + count):
+                    raise Corrupt(f"a batch for slot {first} where slot {slot} comes next")
+                slot, inside = first + count, False
+                yield _Found(first, slot, position, end)
+                position = end
         except Corrupt as damage:
             raise self._files.place.corrupt(file.name, slot, damage.message, place.offset + position) from damage
 
-    def _go_on(self, file: DataFile, data: memoryview, place: _Place, length: int) -> tuple[_Place, int]:
-        """The batch wanted is not whole in `data`: where it begins, as far as that can be seen, and what to read."""
-        slot, position = place.slot, 0
-        while (size := size_at(data, position)) is not None and position + size <= len(data):
-            _, header = check_record(data, position, file.header.generation, body=False)
-            slot += header.count if header is not None else 0
-            position += size
-        place = _Place(place.offset + position, slot)
-        wanted = LEAST_READ_BYTES if size is None else size
-        rest = file.end - place.offset
-        if (size or 0) > rest or (not position and wanted <= min(length, rest)) or rest < RECORD_HEADER_BYTES:
-            raise self._files.place.corrupt(file.name, slot, "a batch is cut off by the end of the file", place.offset)
-        return place, max(wanted, LEAST_READ_BYTES)
+    def _go_on(self, file: DataFile, data: memoryview, place: _Place, start: int, length: int) -> tuple[_Place, int]:
+        """The batch with `start` is not whole in `data`: where to read, and how much, to have it."""
+        position = skip_to(data, 0, file.header.generation, start)
+        size = size_at(data, position)
+        offset = place.offset + position
+        rest = file.end - offset
+        wanted = LEAST_READ_BYTES if size is None else max(size, LEAST_READ_BYTES)
+        again = not position and wanted <= length
+        if again or rest < (RECORD_HEADER_BYTES if size is None else size):
+            raise self._files.place.corrupt(file.name, start, "a batch is cut off by the end of the file", offset)
+        return _Place(offset, place.slot), wanted

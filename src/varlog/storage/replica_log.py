@@ -20,6 +20,7 @@ from varlog.base.errors import (
     Corrupt,
     InvalidArgument,
     NoSpace,
+    NotFound,
     NotWritten,
     ReplicaFailed,
     Sealed,
@@ -32,6 +33,7 @@ from varlog.base.ranges import Binding
 from varlog.ports.disk import Disk, DiskFailed, replace_file
 from varlog.storage import layout, search
 from varlog.storage.facts import Facts
+from varlog.storage.files import Files
 from varlog.storage.group import finish_record, seal_record, trim_record
 from varlog.storage.housekeeping import free_trimmed, write_sidecars
 from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
@@ -153,11 +155,13 @@ class ReplicaLog:
         await disk.make_folder(folder)
         pool = FilePool(place, file_bytes)
         header = FileHeader(replica, 0, file_bytes, next_generation(0, random), 0, 0, Facts())
-        _, handle = await begin_file(place, pool, header)
-        handle.close()
+        file, handle = await begin_file(place, pool, header)
+        files = Files(place)
+        files.append(file)
+        files.adopt(file, handle)
         await replace_file(disk, place.path(layout.SPEC), layout.encode_spec(replica, spec))
         await disk.sync_folder(folder.rpartition("/")[0])
-        return await cls.open(disk, folder, random=random, file_bytes=file_bytes)
+        return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), file_bytes, random)
 
     @classmethod
     async def open(cls, disk: Disk, folder: str, *, random: Random, file_bytes: int = FILE_BYTES) -> "ReplicaLog":
@@ -257,9 +261,10 @@ class ReplicaLog:
             if self._trim_to:
                 await self._stage_trim_record()
             await self._writer.sync()
-        except DiskFailed as error:
+        except (DiskFailed, NotFound, AlreadyExists) as error:
+            # The latter two: somebody else is at work in our folder.
             await self._fail(error)
-            raise
+            raise DiskFailed(error.message) from error
         finally:
             self._syncing = False
 

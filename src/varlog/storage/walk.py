@@ -10,9 +10,12 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from varlog.base.errors import Corrupt, TooLarge, Unsupported
-from varlog.base.limits import BATCH_BYTES
+from varlog.base.limits import BATCH_BYTES, BATCH_ENTRIES
 from varlog.ports.disk import File
-from varlog.wire.batch import CRC_AT, CRC_FROM, HEADER_BYTES, BatchHeader, check_batch, padding, read_header
+from varlog.wire.batch import CRC_AT, CRC_FROM, HEADER_BYTES, KNOWN_FLAGS, BatchHeader, check_batch, padding
+from varlog.wire.batch import HEADER as BATCH_HEADER
+from varlog.wire.batch import MAGIC as BATCH_MAGIC
+from varlog.wire.batch import VERSION as BATCH_VERSION
 from varlog.wire.frame import Buffer
 from varlog.wire.record import HEADER, MAGIC, RECORD_HEADER_BYTES, Record, RecordKind, read_record
 
@@ -22,9 +25,13 @@ WINDOW_BYTES = 1 << 20
 _OVERLAP = 128
 """Windows of a search overlap by more than the largest record other than a batch."""
 
+_ZEROS = bytes(WINDOW_BYTES + _OVERLAP)
+"""Most of a file that was just made; comparing is many times faster than searching."""
+
 LARGEST_BODY = BATCH_BYTES + HEADER_BYTES
 _LENGTH = Struct("<I")
 _LENGTH_AT = 8
+_COUNT_AT = RECORD_HEADER_BYTES + 12
 _GENERATION = Struct("<Q")
 _GENERATION_AT = 24
 _BODY_BYTES: dict[int, int] = {RecordKind.BIND: 24, RecordKind.TRIM: 8, RecordKind.SEAL: 0, RecordKind.FINISH: 0}
@@ -51,10 +58,8 @@ def size_at(data: Buffer, position: int) -> int | None:
     return record_bytes(length)
 
 
-def check_record(
-    data: Buffer, position: int, generation: int, *, body: bool = True
-) -> tuple[Record, BatchHeader | None]:
-    """Judge the whole record at `position`; without `body`, of a batch only the headers are looked at."""
+def check_record(data: Buffer, position: int, generation: int) -> tuple[Record, BatchHeader | None]:
+    """Judge the whole record at `position`; a batch's own checksum is part of it."""
     record = read_record(data, position)
     if record.generation != generation:
         raise Corrupt("a record of another generation: left there by an earlier use of the file")
@@ -62,7 +67,7 @@ def check_record(
         _check_other(record)
         return record, None
     try:
-        header = check_batch(data, record.body) if body else read_header(data, record.body)
+        header = check_batch(data, record.body)
     except (TooLarge, Unsupported) as wrong:
         if _matches_checksum(data, record):
             raise
@@ -70,6 +75,51 @@ def check_record(
     if header.total_bytes != record.length:
         raise Corrupt(f"a record of {record.length} bytes holds a batch of {header.total_bytes}")
     return record, header
+
+
+def plain_batch(data: memoryview, position: int, generation: int) -> tuple[int, int, int] | None:
+    """Slot, count and end of the batch record at `position`, if all is right with it: `check_record` in a hurry.
+
+    None: it is something else, cut off or damaged; `check_record` says what.
+    """
+    body = position + RECORD_HEADER_BYTES
+    if body + HEADER_BYTES > len(data):
+        return None
+    magic, kind, _, _, length, crc, slot, found, _ = HEADER.unpack_from(data, position)
+    end = body + length
+    if magic != MAGIC or kind != RecordKind.BATCH or found != generation or end > len(data):
+        return None
+    if crc32c(data[position + 16 : body], crc32c(data[position : position + 12])) != crc:
+        return None
+    magic, version, flags, _, crc, count, body_bytes, raw_bytes, _, _, _ = BATCH_HEADER.unpack_from(data, body)
+    if magic != BATCH_MAGIC or version != BATCH_VERSION or flags & ~KNOWN_FLAGS or body_bytes + HEADER_BYTES != length:
+        return None
+    if not 0 < count <= BATCH_ENTRIES or raw_bytes > BATCH_BYTES:
+        return None
+    if crc32c(data[body + CRC_FROM : end], crc32c(data[body : body + CRC_AT])) != crc:
+        return None
+    return slot, count, end + padding(length)
+
+
+def skip_to(data: memoryview, position: int, generation: int, slot: int) -> int:
+    """Where the batch with `slot` begins, or the first record that is not whole; nothing on the way is verified.
+
+    Whoever goes on from there checks the batch he finds, its slot included: a wrong turn taken over
+    damage ends in `Corrupt`, never in another batch.
+    """
+    while position + RECORD_HEADER_BYTES + HEADER_BYTES <= len(data):
+        magic, kind, _, _, length, _, first, found, _ = HEADER.unpack_from(data, position)
+        if magic != MAGIC or found != generation or length > LARGEST_BODY:
+            break
+        if kind == RecordKind.BATCH:
+            count = _LENGTH.unpack_from(data, position + _COUNT_AT)[0]
+            if first + count > slot:
+                break
+        end = position + record_bytes(length)
+        if end > len(data):
+            break
+        position = end
+    return position
 
 
 def _matches_checksum(data: Buffer, record: Record) -> bool:
@@ -147,7 +197,7 @@ async def search_behind(file: File, generation: int, start: int, limit: int) -> 
     offset = start & ~7
     while offset + RECORD_HEADER_BYTES <= limit:
         data = bytes(await file.read(offset, min(WINDOW_BYTES + _OVERLAP, limit - offset)))
-        for position in _headers_in(data, pattern):
+        for position in _headers_in(data, pattern) if data != _ZEROS[: len(data)] else ():
             end = max(end, offset + position + RECORD_HEADER_BYTES)
             synced = max(synced, _evidence(data, position, offset + position))
         if len(data) < WINDOW_BYTES + _OVERLAP:

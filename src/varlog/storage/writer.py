@@ -17,10 +17,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from random import Random
 
-from varlog.base.errors import NoSpace, Unavailable
+from varlog.base.errors import NoSpace, Unavailable, VarlogError
 from varlog.base.ids import Slot
 from varlog.base.ranges import Binding
-from varlog.ports.disk import DiskFailed, File
+from varlog.ports.disk import File
 from varlog.runtime.scope import Scope
 from varlog.storage.facts import Facts
 from varlog.storage.files import DataFile, Files
@@ -122,31 +122,22 @@ class Writer:
             if not count:
                 await self._write_into_reserve(left)
                 return
-            await self._write(list(range(count)))
+            await self._write(self._pending[:count])
+            del self._pending[:count]
             left -= count
         if self._room(self._files.last) < self._files.last.size // 2:
             self._prepare()
 
-    async def _write(self, chosen: list[int]) -> None:
-        """Write the pending records with these numbers as one group."""
+    async def _write(self, records: list[Staged]) -> None:
+        """Write some of the pending records as one group; taking them off `pending` is left to the caller."""
         file = self._files.last
-        records = [self._pending[number] for number in chosen]
-        self._in_flight = chosen[-1] + 1
+        self._in_flight = len(self._pending)
         try:
-            async with self._files.use(file) as handle:
-                await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=True)
+            handle = file.handle or await self._files.open(file)
+            await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=True)
         finally:
             self._in_flight = 0
-        self._forget(chosen)
         self._take_in(file, records)
-
-    def _forget(self, chosen: list[int]) -> None:
-        self._pending_bytes -= sum(self._pending[number].size for number in chosen)
-        if chosen[-1] + 1 == len(chosen):
-            del self._pending[: len(chosen)]
-        else:
-            for number in reversed(chosen):
-                del self._pending[number]
 
     def _take_in(self, file: DataFile, records: list[Staged]) -> None:
         """The records are on disk: now they count."""
@@ -160,6 +151,7 @@ class Writer:
             else:
                 fold(self.written, file.end_slot, kind, slot, body)
             file.end += size
+            self._pending_bytes -= size
         self.durable = Slot(file.end_slot)
         while len(self.recent) > RECENT_BATCHES and next(iter(self.recent)) < self.durable:
             self.recent.popitem(last=False)
@@ -183,7 +175,10 @@ class Writer:
     async def _make_room(self, left: int) -> int:
         """See to it that the last file can take some of the pending records; gives how many, 0 on a full volume."""
         file = self._files.last
-        count, _ = self._fitting(left, self._room(file))
+        room = self._room(file)
+        if self._pending_bytes <= room:
+            return left
+        count, _ = self._fitting(left, room)
         has_batches = file.end_slot > file.first_slot
         if count == left or (count and not has_batches):
             return count
@@ -250,7 +245,7 @@ class Writer:
             await self._pool.ensure()
         except NoSpace:
             pass  # the pool remembers it, and batches are refused once the current file is full
-        except DiskFailed:
+        except VarlogError:
             pass  # the next roll meets it again, where somebody waits for the outcome
         finally:
             self._preparing = False
@@ -261,10 +256,11 @@ class Writer:
         """Write what may go ahead of batches; raises `NoSpace` if more than bindings has to wait."""
         chosen = self._chosen_for_reserve(left)
         going = frozenset(chosen)
-        waiting = [record.kind for number, record in enumerate(self._pending[:left]) if number not in going]
+        waiting = [record for number, record in enumerate(self._pending[:left]) if number not in going]
         if chosen:
-            await self._write(chosen)
-        if any(kind != RecordKind.BIND for kind in waiting):
+            await self._write([self._pending[number] for number in chosen])
+            self._pending[:left] = waiting
+        if any(record.kind != RecordKind.BIND for record in waiting):
             raise NoSpace(f"the volume of replica {self._place.replica} is full")
 
     def _chosen_for_reserve(self, left: int) -> list[int]:
