@@ -204,9 +204,9 @@ class Replica:
             self._syncing = False
 
     def _synced(self, waiting: list[Done]) -> None:
-        self._changed(self)
         for callback in self.on_sync:
-            callback()
+            callback()  # copying to backups goes first: an append waits for it
+        self._changed(self)
         for done in waiting:
             done(None)
 

@@ -19,6 +19,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 DROPS_PER_TRANSACTION = 256
 """Cuts forgotten along with a new one, at most."""
+DROPS_AT_LEAST = 64
+"""Fewer do not travel with a cut: forgetting costs a new cut's latency, so it is done for many at once."""
 NO_SPACE_PAUSE_S = 0.5
 """How long a store without room is left alone."""
 DROP_IDLE_S = 1.0
@@ -109,7 +111,7 @@ class Orderer:
             return
         transaction = Transaction()
         for cut in cuts:
-            self._drop_bound(self._orders[cut.log], transaction)
+            self._drop_bound(self._orders[cut.log], transaction, DROPS_AT_LEAST)
             transaction.put[keys.cut(cut.log, cut.high_watermark)] = _encode(cut).SerializeToString()
         if not await self._commit(transaction):
             self._due = due | self._due
@@ -126,14 +128,14 @@ class Orderer:
             async with self._cutting:
                 transaction = Transaction()
                 for order in self._orders.values():
-                    self._drop_bound(order, transaction)
+                    self._drop_bound(order, transaction, 1)
                 if transaction.delete:
                     await self._commit(transaction)
 
-    def _drop_bound(self, order: LogOrder, transaction: Transaction) -> None:
+    def _drop_bound(self, order: LogOrder, transaction: Transaction, at_least: int) -> None:
         """Every member has these on disk; the base says where the log stands without them (M3)."""
         bound = order.bound_cuts(DROPS_PER_TRANSACTION)
-        if not bound:
+        if len(bound) < at_least:
             return
         self._dropping.append((order, len(bound)))
         transaction.delete.extend(keys.cut(order.log, cut.high_watermark) for cut in bound)
