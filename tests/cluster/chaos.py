@@ -14,6 +14,9 @@ from random import Random
 from tests.cluster.cluster import sleep_until
 from tests.cluster.processes import Process
 
+SPREAD = (0.2, 1.8)
+"""Shortest and longest time between two strikes, as parts of the mean."""
+
 KILLED_AGAIN = 0.25
 """Share of the killed that are killed once more while they start."""
 
@@ -70,7 +73,7 @@ class Chaos:
         heapq.heappush(self._due, (time.monotonic() + after_s, self._order, act))
 
     def _plan_strike(self, fault: Fault) -> None:
-        self._plan(self._random.expovariate(1 / fault.every_s), lambda: self._strike(fault))
+        self._plan(fault.every_s * self._random.uniform(*SPREAD), lambda: self._strike(fault))
 
     def _strike(self, fault: Fault) -> None:
         victim = self._random.choice(fault.victims)

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -367,7 +367,7 @@ ROLES: dict[str, Callable[[Client, varlog.Log], Awaitable[None]]] = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     for name in ("cluster", "log", "name", "folder", "seed"):
         parser.add_argument(f"--{name}", required=True)
@@ -375,10 +375,10 @@ def main() -> None:
     parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--payload-bytes", type=int, default=500)
     parser.add_argument("--pace", type=float, default=0.05, help="mean pause between operations, in seconds")
-    arguments = parser.parse_args()
+    parsed = parser.parse_args(arguments)
 
     async def life() -> None:
-        await Client(arguments).run(arguments.cluster, arguments.log, arguments.role)
+        await Client(parsed).run(parsed.cluster, parsed.log, parsed.role)
 
     run(life())
 

@@ -72,11 +72,19 @@ class RealCluster:
         self.repository = Server("repository", folder, arguments)
         self.nodes: list[Server] = [self._node(number, listen, file_bytes) for number in range(1, nodes + 1)]
         self.clients: list[ClientProcess] = []
+        self.client_command = [sys.executable, "-m", "tests.cluster.client_program"]
 
     def _node(self, number: int, repository: str, file_bytes: int) -> Server:
         arguments = ["node", "start", "--repository", repository, "--data", str(self.data(number))]
         arguments += ["--id", str(number), "--file-bytes", str(file_bytes)]
         return Server(f"node{number}", self.folder, arguments)
+
+    def plant(self, bug: str) -> None:
+        """Every process started from now on has this bug of `varlog.sim.bugs`."""
+        planted = [sys.executable, "-m", "tests.cluster.planted", bug]
+        for server in self.servers:
+            server.command = [*planted, "varlog", *server.command[1:]]
+        self.client_command = [*planted, "client"]
 
     @property
     def servers(self) -> list[Server]:
@@ -162,8 +170,7 @@ class ClientProcess(Process):
     def __init__(self, cluster: RealCluster, name: str, role: str, log: str, pace: float) -> None:
         super().__init__(name, cluster.folder, [])
         self.role = role
-        self._fixed = [sys.executable, "-m", "tests.cluster.client_program"]
-        self._fixed += ["--cluster", cluster.url, "--log", log, "--name", name, "--role", role]
+        self._fixed = [*cluster.client_command, "--cluster", cluster.url, "--log", log, "--name", name, "--role", role]
         self._fixed += ["--folder", str(cluster.folder), "--seed", str(cluster.seed), "--pace", str(pace)]
 
     @property
