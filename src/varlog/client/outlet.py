@@ -188,6 +188,9 @@ class Outlet:
                 return current
             current.prepare()
             return None
+        if current is not None and any(not batch.ended for batch in _carried(current)):
+            # Somebody else was refused there, perhaps. What is on its way must not be overtaken elsewhere.
+            return None
         return self._choose_other([route for route in routes if current is None or route != current.route] or routes)
 
     def _choose_other(self, routes: list[StreamRoute]) -> StreamWriter | None:
@@ -259,18 +262,19 @@ class Outlet:
         return min((each.deadline for each in waiting if not each.ended), default=inf)
 
     def _on_their_way(self) -> list[Chunk]:
-        found = []
-        for writer in self._writers.values():
-            for session in writer.sessions():
-                for flight in session.unresolved.values():
-                    assert isinstance(flight.batch, Chunk)
-                    found.append(flight.batch)
-        return found
+        return [chunk for writer in self._writers.values() for chunk in _carried(writer)]
 
 
 def _given_up(writer: StreamWriter) -> bool:
     """It answers nothing, and nobody waits for it any more."""
-    if not writer.stalled:
-        return False
-    batches = [flight.batch for session in writer.sessions() for flight in session.unresolved.values()]
-    return all(isinstance(batch, Chunk) and batch.ended for batch in batches)
+    return writer.stalled and all(chunk.ended for chunk in _carried(writer))
+
+
+def _carried(writer: StreamWriter) -> list[Chunk]:
+    """What a writer has not seen to its end."""
+    found = []
+    for session in writer.sessions():
+        for flight in session.unresolved.values():
+            assert isinstance(flight.batch, Chunk)
+            found.append(flight.batch)
+    return found

@@ -1,9 +1,9 @@
-"""A named producer whose batches are numbered by the application: a number stays with its batch."""
+"""The order of a producer's batches, and the numbers an application gives them, hold in bad times too."""
 
 import pytest
 from tests.sim.world import Cluster
 
-from varlog.base.errors import OutcomeUnknown, Timeout, Unavailable
+from varlog.base.errors import NoSpace, OutcomeUnknown, Timeout, Unavailable
 from varlog.client import connect
 from varlog.sim.host import Process
 
@@ -40,6 +40,34 @@ def test_a_batch_that_was_never_sent_does_not_leave_its_number_to_the_next() -> 
             for number, payload in enumerate((b"zero", b"one", b"two")):
                 await (await again.send_batch([payload], sequence=number))
             entries = [entry.payload async for entry in opened.log("l").subscribe(wait=False)]
+            assert entries == [b"zero", b"one", b"two"]
+
+    cluster.run(work)
+
+
+def test_what_is_on_its_way_is_not_overtaken_on_another_stream() -> None:
+    """Another user of the log is refused by the stream; this producer's batch there is still unanswered."""
+    cluster = Cluster(nodes=2)
+
+    async def work(process: Process) -> None:
+        async with connect(cluster.servers.url, world=process.world) as opened:
+            log = await opened.create_log("l", replicas=1, streams=2)
+            async with log.producer(linger=0.0) as producer:
+                await (await producer.send(b"zero"))
+                current = producer._outlet._current
+                assert current is not None
+                address = log._context.routes.address(current.route.members[0])
+                assert address is not None
+                cluster.fabric.block([(address.partition(":")[0], "client")])
+                first = await producer.send(b"one")
+                await process.clock.sleep(0.1)
+                log._context.choice.refuse(current.route, NoSpace("said to another"))
+                second = await producer.send(b"two")
+                await process.clock.sleep(0.1)
+                cluster.fabric.heal()
+                acks = [await first, await second]
+                assert acks[0].first < acks[1].first
+            entries = [entry.payload async for entry in log.subscribe(wait=False)]
             assert entries == [b"zero", b"one", b"two"]
 
     cluster.run(work)
