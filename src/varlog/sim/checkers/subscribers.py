@@ -50,7 +50,7 @@ def _one_stream(history: LogHistory, subscription: Subscription, positions: list
             return
         previous = glsn
     left = [glsn for glsn in subscription.glsns if glsn > history.trimmed]
-    if left:
+    if left and history.final is not None:
         start = bisect_left(positions, max(subscription.first, history.trimmed + 1))
         due = positions[start : start + len(left)]
         if left != due:
