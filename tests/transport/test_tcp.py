@@ -221,8 +221,8 @@ class Deaf:
         pass
 
 
-def open_counting() -> tuple[TcpChannel, CountingTransport]:
-    channel = TcpChannel(Deaf, TcpNetwork().shared)
+def open_counting(handler: type[Deaf] = Deaf) -> tuple[TcpChannel, CountingTransport]:
+    channel = TcpChannel(handler, TcpNetwork().shared)
     transport = CountingTransport()
     channel.connection_made(transport)
     transport.writes.clear()
@@ -244,6 +244,54 @@ def test_all_frames_of_one_turn_leave_in_one_write() -> None:
             channel.send([b"y", b"z"])
             await asyncio.sleep(0)
         assert transport.writes[1:] == [[b"xyz"], [b"xyz"]]
+        channel.connection_lost(None)
+
+    asyncio.run(main())
+
+
+def receive(channel: TcpChannel, data: bytes) -> None:
+    channel.get_buffer(-1)[: len(data)] = data
+    channel.buffer_updated(len(data))
+
+
+def test_a_lone_caller_does_not_wait_for_the_end_of_the_turn() -> None:
+    async def main() -> None:
+        channel, transport = open_counting()
+        ping = encode_frame(Kind.PING, 0, 0)[0]
+        receive(channel, PREFACE + bytes(ping))
+        for _ in range(2):
+            channel.send([b"first"])
+            assert transport.writes.pop() == [b"first"], "one frame between two reads: it leaves at once"
+            receive(channel, bytes(ping))
+        channel.send([b"first"])
+        channel.send([b"second"])
+        channel.send([b"third"])
+        assert transport.writes == [[b"first"]]
+        await asyncio.sleep(0)
+        assert transport.writes == [[b"first"], [b"secondthird"]], "in order"
+        receive(channel, bytes(ping))
+        channel.send([b"fourth"])
+        assert len(transport.writes) == 2, "several were sent between the last two reads: there may be more to come"
+        await asyncio.sleep(0)
+        assert transport.writes[2] == [b"fourth"]
+        channel.connection_lost(None)
+
+    asyncio.run(main())
+
+
+def test_what_frames_make_us_send_leaves_in_one_write_right_behind_them() -> None:
+    class Parrot(Deaf):
+        def __init__(self, channel: Channel) -> None:
+            self.channel = channel
+
+        def frame_received(self, frame: Frame) -> None:
+            self.channel.send([b"echo ", frame.header])
+
+    async def main() -> None:
+        channel, transport = open_counting(Parrot)
+        frames = b"".join(bytes(encode_frame(Kind.NOTIFY, 1, 0, b"%d " % number)[0]) for number in range(3))
+        receive(channel, PREFACE + frames)
+        assert transport.writes == [[b"echo 0 echo 1 echo 2 "]]
         channel.connection_lost(None)
 
     asyncio.run(main())

@@ -38,13 +38,14 @@ class Calls:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self._clock = peer._clock
+        self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._calls: dict[int, _Call] = {}
         self._streams: dict[int, PartStream] = {}
 
     def start(self, method: Method, message: Message, body: "Body", timeout: float) -> asyncio.Future[Reply]:
         """See `Peer.start_call`."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = self._loop.create_future()
         try:
             request_id = self._request(method, message, body, timeout, 0)
         except VarlogError as error:

@@ -1,7 +1,10 @@
 """The real network: frames over TCP, with TLS as an option.
 
+    one read --> Receiver --> every whole frame handed on --> what they made us send: one write
     send, send, send ... --> queue --(end of this turn of the loop)--> one write
-    one read --> Receiver --> every whole frame handed on, in one go
+
+Waiting for the end of the turn costs a lone caller one more turn: where no more than one frame was
+sent between two reads, the first one after them does not wait.
 
 A channel exists for its handler once both ends have said the preface. Bytes that break the protocol
 end the connection: the other end is told why in an ERROR frame with request id 0, and closed.
@@ -38,6 +41,12 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._receiver = Receiver(shared)
         self._queue: list[Buffer] = []
         self._queued_bytes = 0
+        self._reading = False
+        """What was received is being handed on; what is sent meanwhile leaves right behind it."""
+        self._sent_frames = 0
+        """Since the last read."""
+        self._alone = False
+        """No more than one frame was sent between the last two reads, and none since."""
         self._write_paused = False
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._error: VarlogError | None = None
@@ -51,7 +60,12 @@ class TcpChannel(asyncio.BufferedProtocol):
         if self._closing:
             return
         queue = self._queue
-        if not queue:
+        self._sent_frames += 1
+        if self._alone:
+            self._alone = False
+            self._write(list(buffers), sum(map(len, buffers)))
+            return
+        if not queue and not self._reading:
             self._loop.call_soon(self._flush)
         queue.extend(buffers)
         for buffer in buffers:
@@ -61,18 +75,20 @@ class TcpChannel(asyncio.BufferedProtocol):
         queue, size = self._queue, self._queued_bytes
         self._queue = []
         self._queued_bytes = 0
-        if not queue or self._closing:
-            return
+        if queue and not self._closing:
+            self._write(queue, size)
+            self._wake()
+
+    def _write(self, buffers: list[Buffer], size: int) -> None:
         transport = self._transport
-        if len(queue) == 1:
-            transport.write(queue[0])
+        if len(buffers) == 1:
+            transport.write(buffers[0])
         elif size <= limits.JOIN_BYTES:
-            transport.write(b"".join(queue))
+            transport.write(b"".join(buffers))
         else:
-            transport.writelines(gather(queue))
+            transport.writelines(gather(buffers))
         if transport.get_write_buffer_size() > limits.WRITE_LIMIT_BYTES:
             self._give_up(ConnectionLost(f"{limits.WRITE_LIMIT_BYTES} bytes wait for {self.remote}, which takes none"))
-        self._wake()
 
     @property
     def writable(self) -> bool:
@@ -152,11 +168,18 @@ class TcpChannel(asyncio.BufferedProtocol):
                 handler = self._greeted()
             else:
                 frames = []
+        self._reading = True
+        self._alone = False
         for frame in frames:
             if self._closing:
-                return
+                break
             handler.frame_received(frame)  # type: ignore[union-attr]  # set where there are frames
-        if self._receiver.error is not None:
+        self._reading = False
+        if self._queue:
+            self._flush()
+        self._alone = self._sent_frames <= 1
+        self._sent_frames = 0
+        if self._receiver.error is not None and not self._closing:
             self._refuse(self._receiver.error)
 
     def _greeted(self) -> ChannelHandler:
