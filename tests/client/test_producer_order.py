@@ -58,7 +58,7 @@ def test_what_is_on_its_way_is_not_overtaken_on_another_stream() -> None:
                 assert current is not None
                 address = log._context.routes.address(current.route.members[0])
                 assert address is not None
-                cluster.fabric.block([(address.partition(":")[0], "client")])
+                cluster.fabric.block([("client", address.partition(":")[0])])
                 first = await producer.send(b"one")
                 await process.clock.sleep(0.1)
                 log._context.choice.refuse(current.route, NoSpace("said to another"))
