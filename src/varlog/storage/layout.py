@@ -14,6 +14,7 @@ A data file gets its name only after its header is on disk. The header names the
 generation and end, so that a chain of files is whole or the break is seen.
 """
 
+from random import Random
 from struct import Struct
 from typing import NamedTuple
 
@@ -136,6 +137,16 @@ class FileHeader(NamedTuple):
     """Offset at which the records of the file before end."""
     facts: Facts
     """As of the end of the file before."""
+
+    @classmethod
+    def first(cls, replica: ReplicaId, size: int, random: Random) -> "FileHeader":
+        """That of a new replica."""
+        return cls(replica, 0, size, next_generation(0, random), 0, 0, Facts())
+
+
+def next_generation(previous: int, random: Random) -> int:
+    """A number this folder has not seen: a count in the upper half, chance in the lower."""
+    return ((previous >> 32) + 1 & 0xFFFFFFFF) << 32 | random.getrandbits(32)
 
 
 def encode_file_header(header: FileHeader) -> bytes:

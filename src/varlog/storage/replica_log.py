@@ -17,9 +17,7 @@ from random import Random
 
 from varlog.base.errors import (
     AlreadyExists,
-    Corrupt,
     InvalidArgument,
-    NoSpace,
     NotFound,
     NotWritten,
     ReplicaFailed,
@@ -34,6 +32,7 @@ from varlog.ports.disk import Disk, DiskFailed, replace_file
 from varlog.storage import layout, search
 from varlog.storage.facts import Facts
 from varlog.storage.files import Files
+from varlog.storage.folders import drop_folder, make_folder
 from varlog.storage.group import finish_record, seal_record, trim_record
 from varlog.storage.housekeeping import free_trimmed, write_sidecars
 from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
@@ -43,8 +42,7 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
 from varlog.storage.recovery import Recovered, recover
 from varlog.storage.search import DigestRow
-from varlog.storage.walk import search_behind
-from varlog.storage.writer import Writer, begin_file, next_generation
+from varlog.storage.writer import Writer
 from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
 
@@ -151,16 +149,8 @@ class ReplicaLog:
         """Make a new replica. Its spec is written last: without one, nothing was created."""
         _check_file_bytes(file_bytes)
         place = Place(disk, folder, replica)
-        await _clear_unfinished(place)
-        await disk.make_folder(folder)
-        pool = FilePool(place, file_bytes)
-        header = FileHeader(replica, 0, file_bytes, next_generation(0, random), 0, 0, Facts())
-        file, handle = await begin_file(place, pool, header)
-        files = Files(place)
-        files.append(file)
-        files.adopt(file, handle)
-        await replace_file(disk, place.path(layout.SPEC), layout.encode_spec(replica, spec))
-        await disk.sync_folder(folder.rpartition("/")[0])
+        pool, files = FilePool(place, file_bytes), Files(place)
+        await make_folder(place, spec, pool, files, FileHeader.first(replica, file_bytes, random))
         return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), file_bytes, random)
 
     @classmethod
@@ -346,49 +336,3 @@ class ReplicaLog:
 def _check_file_bytes(file_bytes: int) -> None:
     if file_bytes < SMALLEST_FILE_BYTES:
         raise InvalidArgument(f"data files of {file_bytes} bytes; the least is {SMALLEST_FILE_BYTES}")
-
-
-async def _clear_unfinished(place: Place) -> None:
-    """A folder without a spec is what an interrupted creation or drop left; nobody was told of it."""
-    disk = place.disk
-    if not await disk.exists(place.folder):
-        return
-    names = await disk.list(place.folder)
-    if layout.DROPPED not in names:
-        if layout.SPEC in names or layout.FAILED in names:
-            raise AlreadyExists(f"replica {place.replica} is there already")
-        if await _has_data(place, names):
-            raise Corrupt(f"{place.folder} has data but no spec: it is not overwritten")
-    await drop_folder(disk, place.folder)
-
-
-async def _has_data(place: Place, names: list[str]) -> bool:
-    """Whether more is there than the empty file with which a creation begins."""
-    firsts = [slot for name in names if (slot := layout.slot_of_name(name)) is not None]
-    if firsts not in ([], [0]) or layout.BASE in names:
-        return True
-    if not firsts:
-        return False
-    file = await place.disk.open(place.path(layout.data_name(0)))
-    try:
-        generation = layout.decode_file_header(await file.read(0, layout.FILE_HEADER_BYTES)).generation
-        found = await search_behind(file, generation, layout.FILE_HEADER_BYTES, await file.size())
-        return found.end > layout.FILE_HEADER_BYTES
-    finally:
-        file.close()
-
-
-async def drop_folder(disk: Disk, folder: str) -> None:
-    """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
-    if not await disk.exists(folder):
-        return
-    try:
-        await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
-    except NoSpace:
-        pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
-    for name in await disk.list(folder):
-        if name != layout.DROPPED:
-            await disk.remove(f"{folder}/{name}")
-    await disk.sync_folder(folder)
-    await disk.remove_folder(folder)
-    await disk.sync_folder(folder.rpartition("/")[0])

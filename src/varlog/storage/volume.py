@@ -18,8 +18,8 @@ from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, 
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
+from varlog.storage.folders import drop_folder
 from varlog.storage.place import read_whole
-from varlog.storage.replica_log import drop_folder
 
 IDENTITY = "identity"
 REPLICAS = "replicas"

@@ -31,6 +31,7 @@ from varlog.storage.layout import (
     FileHeader,
     encode_file_header,
     last_reserve_bytes,
+    next_generation,
     reserve_bytes,
 )
 from varlog.storage.place import Place
@@ -292,11 +293,6 @@ class Writer:
             return kept
         frees = len(self._files) > 1 and self._files[0].end_slot <= record.slot
         return 0 if record.kind == RecordKind.TRIM and frees else kept // 2
-
-
-def next_generation(previous: int, random: Random) -> int:
-    """A number this folder has not seen: a count in the upper half, chance in the lower."""
-    return ((previous >> 32) + 1 & 0xFFFFFFFF) << 32 | random.getrandbits(32)
 
 
 async def begin_file(place: Place, pool: FilePool, header: FileHeader) -> tuple[DataFile, File]:

@@ -1,0 +1,76 @@
+"""Making and removing a replica's folder, so that a crash in between leaves nothing half made or half gone.
+
+A replica exists from the moment its spec does, which is written last. It is gone from the moment its
+`dropped` mark is there, which is removed last.
+"""
+
+from varlog.base.errors import AlreadyExists, Corrupt, NoSpace
+from varlog.ports.disk import Disk, replace_file
+from varlog.storage import layout
+from varlog.storage.files import Files
+from varlog.storage.layout import FileHeader
+from varlog.storage.place import Place
+from varlog.storage.pool import FilePool
+from varlog.storage.walk import search_behind
+from varlog.storage.writer import begin_file
+
+
+async def make_folder(place: Place, spec: bytes, pool: FilePool, files: Files, header: FileHeader) -> None:
+    """With its first, empty data file; durable on return."""
+    await _clear_unfinished(place)
+    await place.disk.make_folder(place.folder)
+    file, handle = await begin_file(place, pool, header)
+    files.append(file)
+    files.adopt(file, handle)
+    await replace_file(place.disk, place.path(layout.SPEC), layout.encode_spec(place.replica, spec))
+    await place.disk.sync_folder(_parent(place.folder))
+
+
+async def _clear_unfinished(place: Place) -> None:
+    """A folder without a spec is what an interrupted creation or drop left; nobody was told of it."""
+    disk = place.disk
+    if not await disk.exists(place.folder):
+        return
+    names = await disk.list(place.folder)
+    if layout.DROPPED not in names:
+        if layout.SPEC in names or layout.FAILED in names:
+            raise AlreadyExists(f"replica {place.replica} is there already")
+        if await _has_data(place, names):
+            raise Corrupt(f"{place.folder} has data but no spec: it is not overwritten")
+    await drop_folder(disk, place.folder)
+
+
+async def _has_data(place: Place, names: list[str]) -> bool:
+    """Whether more is there than the empty file with which a creation begins."""
+    firsts = [slot for name in names if (slot := layout.slot_of_name(name)) is not None]
+    if firsts not in ([], [0]) or layout.BASE in names:
+        return True
+    if not firsts:
+        return False
+    file = await place.disk.open(place.path(layout.data_name(0)))
+    try:
+        generation = layout.decode_file_header(await file.read(0, layout.FILE_HEADER_BYTES)).generation
+        found = await search_behind(file, generation, layout.FILE_HEADER_BYTES, await file.size())
+        return found.end > layout.FILE_HEADER_BYTES
+    finally:
+        file.close()
+
+
+async def drop_folder(disk: Disk, folder: str) -> None:
+    """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
+    if not await disk.exists(folder):
+        return
+    try:
+        await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
+    except NoSpace:
+        pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
+    for name in await disk.list(folder):
+        if name != layout.DROPPED:
+            await disk.remove(f"{folder}/{name}")
+    await disk.sync_folder(folder)
+    await disk.remove_folder(folder)
+    await disk.sync_folder(_parent(folder))
+
+
+def _parent(folder: str) -> str:
+    return folder.rpartition("/")[0]
