@@ -14,6 +14,9 @@ REPOSITORIES = 64
 ATTEMPT_SECONDS = 2.0
 """A repository that has not answered a question for so long is asked again."""
 
+SHORTEST_ATTEMPT_SECONDS = 0.0005
+"""With less time left nothing is tried any more: a clock need not even move in so little."""
+
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """Between attempts to reach someone who was not there: doubled each time, with jitter."""

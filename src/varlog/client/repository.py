@@ -3,7 +3,12 @@
 from google.protobuf.message import Message
 
 from varlog.base.errors import ConnectionLost, OutcomeUnknown, Timeout, Unavailable, VarlogError
-from varlog.client.limits import ATTEMPT_SECONDS, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+from varlog.client.limits import (
+    ATTEMPT_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    SHORTEST_ATTEMPT_SECONDS,
+)
 from varlog.ports import World
 from varlog.runtime.timeout import within
 from varlog.transport.peer import Peer
@@ -91,7 +96,7 @@ class _Asking:
 
     async def run(self, changes: bool) -> Message:
         last: VarlogError = Timeout("no time to ask")
-        while (left := self._deadline - self._world.clock.now()) > 0:
+        while (left := self._deadline - self._world.clock.now()) > SHORTEST_ATTEMPT_SECONDS:
             try:
                 return await self._attempt(left)
             except (ConnectionLost, Timeout, Unavailable) as error:

@@ -14,7 +14,7 @@ from varlog.base.errors import (
 from varlog.base.ids import Glsn, NodeId, ProducerToken
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
-from varlog.client.limits import FIRST_ANSWER_SECONDS
+from varlog.client.limits import FIRST_ANSWER_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.runtime.timeout import within
 from varlog.wire.batch import check_batch
@@ -50,7 +50,7 @@ class Retry:
         deadline = clock.now() + timeout
         failures = 0
         why: VarlogError = Timeout("no time to send")
-        while (left := deadline - clock.now()) > 0:
+        while (left := deadline - clock.now()) > SHORTEST_ATTEMPT_SECONDS:
             try:
                 return await self._attempt(left)
             except (ConnectionLost, Timeout, Unavailable, Overloaded) as error:
