@@ -1,9 +1,11 @@
 """Random histories with crashes, checked against the naive model: nothing synced is lost, nothing wrong is served."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.storage.crash_disk import CrashDisk
@@ -11,6 +13,7 @@ from tests.storage.harness import Model, batch, bind, create, reopen, run
 
 from varlog.base.ids import Glsn
 from varlog.ports.disk import DiskFailed
+from varlog.storage import index, reader
 from varlog.storage.replica_log import ReplicaLog
 
 APPEND = st.tuples(
@@ -114,6 +117,16 @@ class History:
         self.disk.lose_power_in_sync = True
         with suppress(DiskFailed):  # a trim that changes nothing is staged, but not written
             await self.log.sync()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def dense_index() -> Iterator[None]:
+    """Files in these tests are small: without this, each would have a single entry in its index."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "INDEX_EVERY_BYTES", 1000)
+        patch.setattr(reader, "INDEX_EVERY_BYTES", 1000)
+        patch.setattr(reader, "LEAST_READ_BYTES", 256)
+        yield
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
