@@ -203,6 +203,29 @@ def test_status_says_what_is_wrong(tmp_path: Path) -> None:
     run(story())
 
 
+def test_status_tells_why_a_replica_failed_and_how_much_room_is_left(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            log = await cluster.create_log()
+            members = log.chain[0].streams[0].members
+            await append(await cluster.to_node(members[0]), log, batch(b"a"))
+            await cluster.stop_node(members[1])
+            file = next((tmp_path / f"node{members[1]}/replicas/{log.id}.1.1").glob("*.data"))
+            data = bytearray(file.read_bytes())
+            data[8] ^= 0xFF
+            file.write_bytes(data)
+            await cluster.start_node(members[1])
+            peer = await cluster.to_repository()
+            while not (found := await status(peer)).logs[0].streams[0].trouble:
+                await asyncio.sleep(0.01)
+            node = found.nodes[members[1] - 1]
+            assert file.name in node.troubles[0]
+            assert node.volumes[0].free_bytes > 0
+            assert found.logs[0].streams[0].trouble == f"its replica on node {members[1]} has failed"
+
+    run(story())
+
+
 def test_watching_a_log_shows_its_changes_until_it_is_removed(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path) as cluster:

@@ -1,5 +1,6 @@
 """`varlog node`: start a storage node, list those of a cluster."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, split_addresses, with_cluster
@@ -56,7 +57,10 @@ async def _serve(settings: "NodeConfig", folders: tuple[str, ...], until_eof: bo
     from varlog.runtime.disk import RealDisk
     from varlog.transport.world import real_world
 
-    node = StorageNode(real_world(), [RealDisk(folder) for folder in folders], settings)
+    def tell(line: str) -> None:
+        print(f"varlog: {line}", file=sys.stderr, flush=True)
+
+    node = StorageNode(real_world(), [RealDisk(folder) for folder in folders], settings, tell)
     await run_until_stopped(node, lambda: announce("node", node.address), until_eof=until_eof)
 
 

@@ -38,13 +38,16 @@ class RepositoryLink:
         registration: Callable[[], pb.RegisterRequest],
         registered: Callable[[pb.RegisterReply], Awaitable[None]],
         report: MakeReport,
+        tell: Callable[[str], None],
     ) -> None:
+        """`tell` gets a line for people when the repository cannot be reached, and one when it can be again."""
         self._world = world
         self._addresses = addresses
         self._handlers = handlers
         self._registration = registration
         self._registered = registered
         self._report = report
+        self._tell = tell
         self._peer: Peer | None = None
         self._sequence = 0
         self._changed: dict[ReplicaId, Replica] = {}
@@ -75,6 +78,8 @@ class RepositoryLink:
                     self.fatal.set_result(error)
                 return
             except VarlogError as error:
+                if self.trouble is None:
+                    self._tell(f"no repository at {' or '.join(self._addresses)}, trying on: {error.message}")
                 self.trouble = error
                 turn += 1  # the next repository may be up
             await self._world.clock.sleep(pause * self._world.random.uniform(0.5, 1.0))
@@ -88,6 +93,8 @@ class RepositoryLink:
             assert isinstance(reply, pb.RegisterReply)
             await self._registered(reply)
             self._heartbeat_s = reply.heartbeat_ms / 1000
+            if self.trouble is not None:
+                self._tell(f"connected to the repository at {address}")
             self._peer, self.trouble = peer, None
             await self._beat(peer)
         finally:

@@ -54,6 +54,9 @@ class Replica:
         self.spec = spec
         self.missed_commits = False
         self.trouble = ""
+        """What ails it, for people."""
+        self.full = False
+        """Its volume had no room for what came last."""
         self.on_commit: list[Callable[[Binding], None]] = []
         self.on_sync: list[Callable[[], None]] = []
         self.on_fail: list[Callable[[VarlogError], None]] = []
@@ -132,10 +135,20 @@ class Replica:
         return True
 
     def _stage(self, slot: Slot, batches: Batches) -> None:
-        self.log.stage_batches(slot, batches)
+        try:
+            self.log.stage_batches(slot, batches)
+        except NoSpace:
+            self._set_full(True)
+            raise
+        self._set_full(False)
         if self.keep_recent:
             self._remember(slot, batches)
         self._want_sync()
+
+    def _set_full(self, full: bool) -> None:
+        if full != self.full:
+            self.full = full
+            self._changed(self)
 
     def _refuse_store(self, *, settle: bool) -> None:
         error = refuse_store(self.state, self.log.appended, settle=settle)
@@ -192,7 +205,7 @@ class Replica:
                     # what was staged stays staged, and those who wait for it go on waiting
                     self._after_sync = waiting + self._after_sync
                     self._sync_wanted = True
-                    self._changed(self)
+                    self._set_full(True)
                     await self._clock.sleep(NO_SPACE_PAUSE_S)
                 except VarlogError as error:
                     self._after_sync = waiting + self._after_sync

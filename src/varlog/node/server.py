@@ -4,7 +4,7 @@ What each verb does is found through `verbs.py`; this file only joins the parts 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from varlog.base.errors import Unavailable, VarlogError, WrongCluster
@@ -21,6 +21,7 @@ from varlog.transport.peer import Peer, Server, serve
 from varlog.transport.pool import PeerPool
 from varlog.wire.proto import varlog_pb2 as pb
 
+VOLUME_FULL = "its volume is full: appends are refused until there is room"
 HOUSEKEEPING_EVERY_S = 5.0
 """How often volumes are asked for their free space, and replicas tidied."""
 
@@ -28,10 +29,18 @@ HOUSEKEEPING_EVERY_S = 5.0
 class StorageNode:
     """One storage node. `start` it, wait for whatever the caller likes, `close` it."""
 
-    def __init__(self, world: World, disks: Sequence[Disk], config: NodeConfig) -> None:
+    def __init__(
+        self,
+        world: World,
+        disks: Sequence[Disk],
+        config: NodeConfig,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`tell` gets lines for people about what they may want to mend."""
         self._world = world
         self._disks = list(disks)
         self._config = config
+        self._tell = tell
         self._scope = Scope()
         self._volumes: list[Volume] = []
         self._spaces: list[tuple[int, int]] = []
@@ -62,6 +71,7 @@ class StorageNode:
             registration=self._registration,
             registered=self._registered,
             report=self._report,
+            tell=self._tell,
         )
         self._scope.spawn(self._link.run(), name="repository link")
 
@@ -125,11 +135,14 @@ class StorageNode:
             boot=identity.boot,
             address=self.address,
             zone=self._config.zone,
-            volumes=[
-                pb.Volume(path=volume.name, free_bytes=free, total_bytes=total)
-                for volume, (free, total) in zip(self._volumes, self._spaces, strict=True)
-            ],
+            volumes=self._volume_list(),
         )
+
+    def _volume_list(self) -> list[pb.Volume]:
+        return [
+            pb.Volume(path=volume.name, free_bytes=free, total_bytes=total)
+            for volume, (free, total) in zip(self._volumes, self._spaces, strict=True)
+        ]
 
     async def _registered(self, reply: pb.RegisterReply) -> None:
         for volume in self._volumes:
@@ -149,15 +162,19 @@ class StorageNode:
             storage_node_id=self.node_id,
             boot=self._volumes[0].identity.boot,
             complete=replicas is None,
-            free_bytes=sum(free for free, _ in self._spaces),
+            volumes=self._volume_list() if replicas is None else (),
             directory_version=self._directory.version,
         )
         for replica in self._replicas.all() if replicas is None else replicas:
             _add_row(report, replica)
         if replicas is None:
-            for failed in self._replicas.failed:
+            for failed, error in self._replicas.failed.items():
                 report.uncommit_reports.add(
-                    log_id=failed.log, segment=failed.segment, log_stream_id=failed.stream, state=pb.REPLICA_FAILED
+                    log_id=failed.log,
+                    segment=failed.segment,
+                    log_stream_id=failed.stream,
+                    state=pb.REPLICA_FAILED,
+                    trouble=error.message,
                 )
         return report
 
@@ -203,4 +220,5 @@ def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
         trimmed_glsn=log.durable_trimmed_glsn,
         stored_bytes=log.stored_bytes,
         missed_commits=replica.missed_commits,
+        trouble=replica.trouble or (VOLUME_FULL if replica.full else ""),
     )

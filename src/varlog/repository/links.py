@@ -40,6 +40,8 @@ class NodeLink:
         self.last_report = now
         self.rows: dict[ReplicaId, pb.LogStreamUncommitReport] = {}
         """The newest report of each replica."""
+        self.volumes: list[pb.Volume] = []
+        """As last reported; empty before that."""
         self.sent_at: dict[ReplicaId, float] = {}
         """When a commit was last sent for a replica."""
         self.history_at: dict[ReplicaId, float] = {}
@@ -147,6 +149,8 @@ class NodeLinks:
         self.last_seen_us[link.node] = self._clock.wall_us()
         if report.directory_version < self._catalog.directory_version:
             link.peer.notify(Method.DIRECTORY, self._catalog.directory())
+        if report.complete:
+            link.volumes = list(report.volumes)
         for row in report.uncommit_reports:
             replica = ReplicaId(LogId(row.log_id), Epoch(row.segment), StreamId(row.log_stream_id))
             link.rows[replica] = row
@@ -224,6 +228,11 @@ class NodeLinks:
         if not any(each.log == replica.log for each in link.rows):
             await self._catalog.forget_gone(replica.log, link.node)
 
+    def volumes(self, node: NodeId) -> list[pb.Volume]:
+        """With the free space the node reported last; empty if it is not connected."""
+        link = self._links.get(node)
+        return link.volumes if link is not None else []
+
     def troubles(self, node: NodeId) -> Iterable[str]:
         """What is wrong with a node, in words."""
         link = self._links.get(node)
@@ -232,7 +241,9 @@ class NodeLinks:
             return
         for replica, row in link.rows.items():
             if row.state == pb.REPLICA_FAILED:
-                yield f"replica {replica} has failed"
+                yield f"replica {replica} has failed: {row.trouble}" if row.trouble else f"replica {replica} has failed"
+            elif row.trouble:
+                yield f"replica {replica}: {row.trouble}"
             elif replica.log not in self._catalog.logs and replica.log not in self._catalog.gone:
                 yield f"replica {replica} belongs to no log this cluster knows"
 

@@ -108,6 +108,9 @@ class Service:
             copy.connected = number in connected
             copy.last_seen_us = self._links.last_seen_us.get(number, 0)
             copy.replicas = load[number]
+            if volumes := self._links.volumes(number):
+                del copy.volumes[:]
+                copy.volumes.extend(volumes)
             copy.troubles.extend(self._links.troubles(number))
             served.append(copy)
         return served
@@ -285,6 +288,8 @@ class Service:
             report.stored_bytes = row.stored_bytes
             if row.state == pb.REPLICA_FAILED and not status.trouble:
                 status.trouble = f"its replica on node {node} has failed"
+            elif row.trouble and not status.trouble:
+                status.trouble = f"its replica on node {node}: {row.trouble}"
         if silent and not status.trouble:
             status.trouble = f"waits for node {', '.join(silent)}"
         return status

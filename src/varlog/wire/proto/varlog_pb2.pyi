@@ -224,7 +224,7 @@ class DropRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
 
 class LogStreamUncommitReport(_message.Message):
-    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits")
+    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble")
     LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +236,7 @@ class LogStreamUncommitReport(_message.Message):
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
     MISSED_COMMITS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     log_stream_id: int
     uncommitted_llsn_offset: int
     uncommitted_llsn_length: int
@@ -247,29 +248,30 @@ class LogStreamUncommitReport(_message.Message):
     trimmed_glsn: int
     stored_bytes: int
     missed_commits: bool
-    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ...) -> None: ...
+    trouble: str
+    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class GetReportRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetReportResponse(_message.Message):
-    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "free_bytes", "directory_version")
+    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "volumes", "directory_version")
     STORAGE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMIT_REPORTS_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
-    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_VERSION_FIELD_NUMBER: _ClassVar[int]
     storage_node_id: int
     uncommit_reports: _containers.RepeatedCompositeFieldContainer[LogStreamUncommitReport]
     boot: int
     sequence: int
     complete: bool
-    free_bytes: int
+    volumes: _containers.RepeatedCompositeFieldContainer[Volume]
     directory_version: int
-    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., free_bytes: _Optional[int] = ..., directory_version: _Optional[int] = ...) -> None: ...
+    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., directory_version: _Optional[int] = ...) -> None: ...
 
 class LogStreamCommitResult(_message.Message):
     __slots__ = ("log_stream_id", "committed_glsn_offset", "committed_glsn_length", "high_watermark", "prev_high_watermark", "log_id", "segment", "committed_llsn_offset")
