@@ -135,17 +135,27 @@ def test_a_history_with_crashes(steps: list[tuple]) -> None:  # type: ignore[typ
     run(History().play(steps))
 
 
-def test_a_long_history_with_crashes() -> None:
-    """The same, longer than shrinking likes, with files rolled, trimmed and recycled many times."""
-    random = Random(11)
+def long_history(random: Random) -> list[tuple]:  # type: ignore[type-arg]
+    """Longer than shrinking likes: files are rolled, trimmed and recycled many times."""
     steps: list[tuple] = []  # type: ignore[type-arg]
-    for _ in range(160):
-        shapes = [(random.randint(1, 4), random.choice([30, 400, 3000]), random.randint(0, 9)) for _ in range(4)]
-        steps += [("append", shapes), ("sync",), ("bind", 8, random.randint(0, 1))]
-        if random.random() < 0.2:
-            steps += [("trim", len(steps)), ("sync",), ("collect",)]
-        if random.random() < 0.2:
-            steps += [("append", shapes), ("crash", random.getrandbits(64), 512, 3, random.random() < 0.5)]
-    history = History()
-    run(history.play(steps))
-    assert history.model.trimmed > 0
+    for _ in range(random.randint(20, 80)):
+        shapes = [
+            (random.randint(1, 4), random.choice([0, 30, 400, 3000, 9000]), random.randint(0, 9))
+            for _ in range(random.randint(1, 6))
+        ]
+        bits = random.choice([random.getrandbits(64), random.getrandbits(64), 0, (1 << 64) - 1])
+        choices: list[list[tuple]] = [  # type: ignore[type-arg]
+            [("append", shapes)],
+            [("bind", random.randint(1, 8), random.randint(0, 2))],
+            [(random.choice(["sync", "sync", "sync", "collect", "reopen"]),)],
+            [("trim", random.randint(0, 200))],
+            [("crash", bits, random.choice([512, 4096]), random.randint(0, 8), random.random() < 0.5)],
+            [("sync",), ("bind", 8, random.randint(0, 1)), ("sync",)],
+        ]
+        steps += random.choices(choices, weights=[35, 15, 20, 8, 12, 10])[0]
+    return steps
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_long_history_with_crashes(seed: int) -> None:
+    run(History().play(long_history(Random(seed))))

@@ -74,6 +74,29 @@ def test_a_file_that_is_not_bound_in_full_has_none_yet() -> None:
     run(scenario())
 
 
+def test_a_binding_that_is_not_on_disk_is_in_no_sidecar() -> None:
+    """It may be lost, and the slots bound again."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        while data_files(log) < 3:
+            await append(log, batch(log.appended, size=500))
+        count = log.durable
+        bind(log, count, gap=7)
+        await log.collect()
+        disk.crash()
+        log = await reopen(disk)
+        assert log.committed == 0
+        bind(log, count)
+        await log.sync()
+        await log.close()
+        log = await reopen(disk)
+        assert await log.bindings(Slot(0), log.committed) == [Binding(Slot(0), Glsn(1), count)]
+
+    run(scenario())
+
+
 def test_opening_reads_only_what_has_no_sidecar() -> None:
     async def scenario() -> None:
         disk = CrashDisk()

@@ -15,10 +15,13 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.sidecar import SUMMARY_BYTES, decode_summary, encode_sidecar
 
 
-async def write_sidecars(files: Files, producers: ProducerTable) -> None:
-    """For every full file whose slots are all bound and that has none; a full volume is no reason to fail."""
+async def write_sidecars(files: Files, bound: int, producers: ProducerTable) -> None:
+    """For every full file that has none and lies below `bound`, up to which bindings are on disk.
+
+    One that is in memory only may be lost, and the slots bound again. A full volume is no reason to fail.
+    """
     for file in files.full:
-        if file.columns is not None and file.bound_end == file.end_slot:
+        if file.columns is not None and file.end_slot <= bound:
             try:
                 await _write_sidecar(files, file, producers)
             except NoSpace:

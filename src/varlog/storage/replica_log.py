@@ -328,9 +328,9 @@ class ReplicaLog:
         """Give the space of trimmed files back, and move what is known about full ones from memory to disk."""
         self._check()
         async with self._collecting:
-            # By what is on disk: a trim point that a crash could take back must not have removed anything.
+            # By what is on disk: what a crash could take back must not have removed or settled anything.
             await free_trimmed(self._files, self._pool, self._writer.written.trimmed, self.producers)
-            await write_sidecars(self._files, self.producers)
+            await write_sidecars(self._files, self._writer.written.committed, self.producers)
 
 
 def _check_file_bytes(file_bytes: int) -> None:
