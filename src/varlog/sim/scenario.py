@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 from varlog.base.errors import AlreadyExists, VarlogError
 from varlog.client import Cluster, Log, connect
+from varlog.runtime.timeout import within
 from varlog.sim.audit import audit_node, read_whole_log
+from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
@@ -62,6 +64,8 @@ class Scenario:
         self.trimmed = dict.fromkeys(self.log_names, 0)
         self.journals: dict[str, Journal] = {}
         self.healing = False
+        self.violations: list[Violation] = []
+        """What showed already while it was played."""
         self.stopping = False
         self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
@@ -173,8 +177,14 @@ class Scenario:
             host.crash(power_loss=False)
         for name in self.log_names:
             if self._readable(name):
-                self.history.add(await read_whole_log(cluster.log(name), name))
+                await self._read_whole_log(admin, cluster.log(name), name)
         await cluster.close()
+
+    async def _read_whole_log(self, admin: Process, log: Log, name: str) -> None:
+        try:
+            self.history.add(await within(admin.clock, BOUND_SECONDS, read_whole_log(log, name)))
+        except VarlogError as error:
+            self.violations.append(Violation("I14", name, f"at the end the log cannot be read: {error!r}"))
 
     async def _connect(self, admin: Process) -> Cluster:
         """The repository may just be starting."""

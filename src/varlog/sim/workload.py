@@ -197,6 +197,9 @@ class Worker:
         glsn = self.random.randint(1, self._plan.known[name] + 2)
         if self.random.random() < 0.6:
             glsn = max(glsn, self._plan.trimmed[name] + 1)
+        await self._read_at(name, log, glsn)
+
+    async def _read_at(self, name: str, log: Log, glsn: int) -> None:
         read = self.recorder.begin(self.process, Read(log=name, glsn=glsn))
         try:
             entry = await log.read(glsn, timeout=self._timeout())
@@ -231,6 +234,8 @@ class Worker:
             self.recorder.end(self.process, trim, error)
             return
         trim.done = self.recorder.end(self.process, trim)
+        if self.random.random() < 0.5:
+            await self._read_at(name, log, self.random.randint(max(1, upto - 10), upto))
 
     async def _find(self, name: str, log: Log) -> None:
         now_us = self.process.world.clock.wall_us()
