@@ -2,7 +2,7 @@
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, Message
 
@@ -24,12 +24,8 @@ _REQUEST = int(Kind.REQUEST)
 _ANSWERS: dict[Method, type[Message]] = {method: answer for method, (_, answer) in MESSAGES.items()}
 
 
-class _Call(NamedTuple):
-    """A call whose answer is awaited."""
-
-    future: "asyncio.Future[Reply]"
-    kind: type[Message]
-    deadline: float
+_Call = tuple["asyncio.Future[Reply]", type[Message], float]
+"""A call whose answer is awaited: its future, the type of its answer, its deadline."""
 
 
 class Calls:
@@ -53,7 +49,7 @@ class Calls:
             return future
         now = self._clock.now()
         deadline = now + timeout
-        self._calls[request_id] = _Call(future, _ANSWERS[method], deadline)
+        self._calls[request_id] = (future, _ANSWERS[method], deadline)
         if deadline < self._peer._deadlines.at:
             self._peer._deadlines.announce(deadline, now)
         return future
@@ -66,7 +62,7 @@ class Calls:
             return await future
         except asyncio.CancelledError:
             call = self._calls.get(request_id)
-            if call is not None and call.future is future:
+            if call is not None and call[0] is future:
                 del self._calls[request_id]
                 self.give_up(request_id, method)
             raise
@@ -116,19 +112,20 @@ class Calls:
             if stream is not None:
                 stream.receive_last(frame)
             return
-        if call.future.done():
+        future, kind, _ = call
+        if future.done():
             return
         try:
-            call.future.set_result(Reply(call.kind.FromString(frame.header), frame.body))
+            future.set_result(Reply(kind.FromString(frame.header), frame.body))
         except DecodeError:
-            call.future.set_exception(Corrupt(f"an answer of {self._peer.remote} cannot be read"))
+            future.set_exception(Corrupt(f"an answer of {self._peer.remote} cannot be read"))
 
     def receive_error(self, frame: Frame) -> None:
         error = decode_error(frame.header)
         call = self._calls.pop(frame.request_id, None)
         if call is not None:
-            if not call.future.done():
-                call.future.set_exception(error)
+            if not call[0].done():
+                call[0].set_exception(error)
             return
         stream = self._streams.get(frame.request_id)
         if stream is not None:
@@ -152,13 +149,13 @@ class Calls:
         """End what is due; the earliest deadline left."""
         earliest = inf
         late: list[int] = []
-        for request_id, call in self._calls.items():
-            if call.deadline <= now:
+        for request_id, (_, _, deadline) in self._calls.items():
+            if deadline <= now:
                 late.append(request_id)
-            elif call.deadline < earliest:
-                earliest = call.deadline
+            elif deadline < earliest:
+                earliest = deadline
         for request_id in late:
-            future = self._calls.pop(request_id).future
+            future, _, _ = self._calls.pop(request_id)
             if not future.done():
                 future.set_exception(self._late())
         for stream in list(self._streams.values()):
@@ -180,8 +177,8 @@ class Calls:
     def end(self, error: VarlogError) -> None:
         """The connection is gone."""
         calls, self._calls = self._calls, {}
-        for call in calls.values():
-            if not call.future.done():
-                call.future.set_exception(ConnectionLost(f"{self._peer.remote}: {error.message}"))
+        for future, _, _ in calls.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"{self._peer.remote}: {error.message}"))
         for stream in list(self._streams.values()):
             stream.end(ConnectionLost(f"{self._peer.remote}: {error.message}"))

@@ -17,6 +17,8 @@ from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, PREFACE, Buffer, Frame,
 
 _KINDS = frozenset(int(kind) for kind in Kind)
 _unpack_from = FRAME.unpack_from
+_new = tuple.__new__
+"""Makes a named tuple in half the time that its own constructor takes."""
 _LENGTH_BYTES = 4
 
 
@@ -103,7 +105,7 @@ class Receiver:
             body: Buffer = data[body_at:at_next]
             if at_next - body_at >= OWN_BUFFER_BYTES:
                 body = memoryview(data)[body_at:at_next]
-            frames.append(Frame(kind, method, flags, request_id, timeout_ms, data[header_at:body_at], body))
+            frames.append(_new(Frame, (kind, method, flags, request_id, timeout_ms, data[header_at:body_at], body)))
             at = at_next
         if at < size or self._rest:
             self._keep(data[at:])
