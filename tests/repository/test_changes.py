@@ -1,10 +1,11 @@
-"""A change that has begun is carried to its end, though its caller goes away half way."""
+"""What happens to the repository when a change breaks off half way."""
 
 import asyncio
 
 from tests.sim.world import Small
 
 from varlog.base.errors import VarlogError
+from varlog.ports.disk import DiskFailed
 from varlog.repository import Repository, RepositoryConfig
 from varlog.sim.host import Host, Process
 from varlog.sim.weather import Latency
@@ -22,6 +23,8 @@ class Stage:
         self.small = Small()
         self.repository = self.small.host("repository", metadata=True)
         self.node = self.small.host("node")
+        self.failures: list[VarlogError] = []
+        """Why repositories could not go on."""
         assert self.repository.metadata is not None
         self.repository.metadata.latency = Latency(0.1, 0.0)
 
@@ -32,7 +35,7 @@ class Stage:
         assert process.metadata is not None
         repository = Repository(process.world, process.metadata, RepositoryConfig(listen=ADDRESS))
         await repository.start()
-        await repository.wait_failed()
+        self.failures.append(await repository.wait_failed())
 
     async def register(self, *, give_up_after: float = 10.0) -> int:
         """Ask for an id; 0 if the connection broke first."""
@@ -76,3 +79,19 @@ def test_a_node_whose_connection_breaks_while_it_registers_gets_one_id() -> None
         assert await stage.register() == first
 
     stage.small.run(main())
+
+
+def test_a_repository_whose_store_fails_in_any_change_says_that_it_must_end() -> None:
+    """Else it stays up and can take nothing any more, not even the nodes that come back."""
+    stage = Stage()
+
+    async def main() -> None:
+        stage.start_repository()
+        await asyncio.sleep(2.0)
+        assert stage.repository.metadata is not None
+        stage.repository.metadata.failures_wanted = 1
+        assert await stage.register() == 0
+        await asyncio.sleep(1.0)
+
+    stage.small.run(main())
+    assert [type(error) for error in stage.failures] == [DiskFailed]

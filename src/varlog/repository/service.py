@@ -13,6 +13,7 @@ from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, Epoch, LogId, NodeId, Repli
 from varlog.base.names import check_name
 from varlog.core.placement import place_streams
 from varlog.ports import World
+from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.links import NodeLinks
@@ -71,6 +72,8 @@ class Service:
                 await handler(request)
             except VarlogError as error:
                 request.fail(error)
+                if isinstance(error, DiskFailed):
+                    raise  # the store is gone, and with it this repository: see Repository.wait_failed
 
         def handle(request: Request) -> None:
             self._scope.spawn(run(request), name=request.method.name.lower())
