@@ -75,7 +75,7 @@ class _Reading:
             return Run(slot, slot, memoryview(b"")), [], False
         try:
             run = await log.read(slot, log.committed, self._part_bytes, self._batches_left)
-            bindings = await self._bindings(run)
+            bindings = await self._bindings(slot, run)
         except Trimmed as trimmed:
             raise Trimmed(trimmed.message, log.trimmed_glsn + 1) from trimmed
         stop = self._message.stop_glsn
@@ -83,17 +83,26 @@ class _Reading:
             return *_cut(run, bindings, stop), True
         return run, bindings, self._count_batches(run)
 
-    async def _bindings(self, run: Run) -> list[Binding]:
-        """Of all batches of the run, also where the trim point lies inside the first of them."""
+    async def _bindings(self, slot: Slot, run: Run) -> list[Binding]:
+        """Of all batches of the run, also where the trim point lies inside the first of them.
+
+        While we waited for the disk it may have moved beyond `slot`, the reader's position, where nothing
+        is known any more of what lies before it.
+        """
         log = self._replica.log
-        if run.end <= log.trimmed:
-            raise Trimmed(f"slots below {log.trimmed} are trimmed")
+        self._refuse_trimmed(slot)
         bindings = await log.bindings(max(run.slot, log.trimmed), run.end)
+        self._refuse_trimmed(slot)
         first = bindings[0]
         missing = first.slot - run.slot
         if missing:
             bindings[0] = Binding(run.slot, Glsn(first.glsn - missing), first.count + missing)
         return bindings
+
+    def _refuse_trimmed(self, slot: Slot) -> None:
+        trimmed = self._replica.log.trimmed
+        if slot < trimmed:
+            raise Trimmed(f"slots below {trimmed} are trimmed")
 
     def _count_batches(self, run: Run) -> bool:
         if not self._message.max_batches:
