@@ -134,7 +134,8 @@ def test_a_bad_replica_is_told_of_and_harms_no_other(cluster: RealCluster, way: 
     node.start()
     cluster.wait_ready()
     page = eventually(lambda: page_with_trouble(cluster, log.name), "status tells")
-    assert f"node {VICTIM}: replica {log.id}.1.1 has failed" in page["troubles"]
+    told = f"node {VICTIM}: replica {log.id}.1.1 has failed: "
+    assert any(line.startswith(told) for line in page["troubles"])
     assert node.last_words() == ""
     check_others(cluster, log)
 
