@@ -3,6 +3,7 @@
 VARLOG_CHAOS_SEED=N chooses other faults; VARLOG_SOAK_SECONDS=N makes the last test go on for so long.
 """
 
+import faulthandler
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,6 +82,8 @@ def test_kill_what_varlog_up_started(tmp_path: Path) -> None:
 
 def test_everything_at_once(tmp_path: Path) -> None:
     """Of four nodes two have each entry: when one is away, the other streams go on."""
+    if SOAK_S:
+        faulthandler.cancel_dump_traceback_later()  # pytest would end it after a few minutes
     with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
         clients = add_clients(cluster, *WRITERS, "look", "trim", "subscribe", "subscribe-stream")
         faults = [

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cluster.cluster import RealCluster, Server
 from tests.cluster.processes import VARLOG, Process, eventually
 
-EXPECTED = re.compile(
+TOLD = re.compile(
     r"varlog: (node|repository) \d+ (was ended by SIGKILL; starting it again|did not start: it said nothing; see .*)"
 )
 """What `varlog up` says of a process that was killed, while it served or while it started."""
@@ -96,7 +96,7 @@ class UpCluster(RealCluster):
 
     def complaints(self) -> list[str]:
         said = [line for text in self.up.all_errors().values() for line in text.splitlines()]
-        return super().complaints() + [f"varlog up says: {line}" for line in said if not EXPECTED.fullmatch(line)]
+        return super().complaints() + [f"varlog up says: {line}" for line in said if not TOLD.fullmatch(line)]
 
 
 @contextmanager
