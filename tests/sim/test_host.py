@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from tests.sim.world import Small, idle
 
-from varlog.sim.host import Process
+from varlog.sim.host import STOP_SECONDS, Process
 from varlog.sim.loop import Defective
 
 
@@ -132,3 +132,23 @@ def test_lives_are_counted_and_one_at_a_time() -> None:
         assert first.world.random.random() != second.world.random.random()
 
     small.run(main())
+
+
+@pytest.mark.parametrize("obedient", [True, False])
+def test_a_program_told_to_stop_gets_some_time_for_it(obedient: bool) -> None:
+    small = Small()
+    host = small.host("a")
+
+    async def serve(process: Process) -> None:
+        await process.stopping
+        await process.clock.sleep(1.0 if obedient else 1000.0)
+        small.loop.call_soon(host.end, process)
+
+    async def main() -> float:
+        host.start(serve)
+        await asyncio.sleep(1.0)
+        await host.stop()
+        return small.loop.now
+
+    assert small.run(main()) == pytest.approx(2.0 if obedient else 1.0 + STOP_SECONDS)
+    assert not host.up

@@ -100,7 +100,8 @@ class SimulatedCluster:
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
         repository = Repository(process.world, process.metadata, RepositoryConfig(listen=listen))
         await repository.start()
-        raise await repository.wait_failed()
+        await self._serve(process, repository.wait_failed())
+        await repository.close()
 
     async def _run_node(self, process: Process) -> None:
         addresses = tuple(f"{host.name}:{REPOSITORY_PORT}" for host in self.repositories)
@@ -111,4 +112,14 @@ class SimulatedCluster:
         )
         node = StorageNode(process.world, process.disks, config)
         await node.start()
-        raise await node.wait_failed()
+        await self._serve(process, node.wait_failed())
+        await node.close()
+
+    async def _serve(self, process: Process, failure: Coroutine[Any, Any, VarlogError]) -> None:
+        """Until the program is told to stop; raises what it cannot go on with."""
+        waiting = process.spawn(failure, "wait for failure")
+        waiting.add_done_callback(lambda _: process.told_to_stop())
+        await process.stopping
+        if waiting.done():
+            raise waiting.result()
+        waiting.cancel()

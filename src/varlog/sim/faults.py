@@ -63,6 +63,8 @@ class Nemesis:
         self._tasks: list[asyncio.Task[None]] = []
         self._down: dict[Host, None] = {}
         """Crashed by us and not yet started again."""
+        self.rotten: Host | None = None
+        """One of its files has a flipped bit."""
         self.struck: dict[str, int] = {}
         """How often each kind of fault struck."""
 
@@ -78,6 +80,10 @@ class Nemesis:
         self._repeat(weather.breaks, self._break)
         self._repeat(weather.full_disks, self._fill)
         self._repeat(weather.failing_syncs, self._fail_sync)
+        self._repeat(weather.failing_commits, self._fail_commit)
+        self._repeat(weather.stops, self._stop_server)
+        if weather.rot:
+            self._tasks.append(self._loop.create_task(self._rot(seconds), name="rot"))
         self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
         await asyncio.sleep(seconds)
 
@@ -93,6 +99,8 @@ class Nemesis:
         for host in (*target.repositories, *target.nodes, *target.clients):
             for platter in host.platters:
                 platter.calm_down()
+            if host.metadata is not None:
+                host.metadata.full, host.metadata.failures_wanted = False, 0
             host.resume()
             if not host.up:
                 target.start(host)
@@ -225,6 +233,10 @@ class Nemesis:
             self._random.choice(connections).break_off("bad luck")
 
     async def _fill(self) -> None:
+        """A volume of a node or, now and then, the repository's store."""
+        if self._random.random() < 0.2:
+            await self._fill_store()
+            return
         platter = self._random.choice(self._random.choice(self._target.nodes).platters)
         self._count("disk filled")
         self._target.fabric.trace.event(self._loop.now, platter.name, "is full")
@@ -232,6 +244,42 @@ class Nemesis:
         await asyncio.sleep(self._around(self._weather.full_seconds))
         platter.taken_by_others = 0
         self._target.fabric.trace.event(self._loop.now, platter.name, "has room again")
+
+    async def _fill_store(self) -> None:
+        state = self._random.choice(self._target.repositories).metadata
+        assert state is not None
+        self._count("store filled")
+        self._target.fabric.trace.event(self._loop.now, "metadata", "is full")
+        state.full = True
+        await asyncio.sleep(self._around(self._weather.full_seconds))
+        state.full = False
+        self._target.fabric.trace.event(self._loop.now, "metadata", "has room again")
+
+    async def _fail_commit(self) -> None:
+        state = self._random.choice(self._target.repositories).metadata
+        assert state is not None
+        self._count("commit failed")
+        state.failures_wanted += 1
+
+    async def _stop_server(self) -> None:
+        """As an operator does it: tell it to end, and start it again."""
+        up = [host for host in (*self._target.nodes, *self._target.repositories) if host.up]
+        if not up:
+            return
+        host = self._random.choice(up)
+        self._count("stopped")
+        self._down[host] = None
+        await host.stop()
+        await self._bring_back(host)
+
+    async def _rot(self, seconds: float) -> None:
+        await asyncio.sleep(self._random.random() * seconds)
+        host = self._random.choice(self._target.nodes)
+        platter = self._random.choice(host.platters)
+        if platter.rot():
+            self._count("bit flipped")
+            self.rotten = host
+            self._target.fabric.trace.event(self._loop.now, platter.name, "rots")
 
     async def _fail_sync(self) -> None:
         platter = self._random.choice(self._random.choice(self._target.nodes).platters)

@@ -26,6 +26,9 @@ from varlog.sim.metadata import MetadataState, SimulatedMetadata
 from varlog.sim.network import Fabric, SimulatedNetwork
 from varlog.sim.platter import Platter
 
+STOP_SECONDS = 5.0
+"""What a program gets to end in good order."""
+
 Main = Callable[["Process"], Coroutine[Any, Any, None]]
 
 
@@ -73,6 +76,18 @@ class Host:
         if self.metadata is not None:
             self.metadata.crash()
 
+    async def stop(self) -> None:
+        """Tell the program to end, and give it some time for it; then it is killed."""
+        process = self.process
+        if process is None or not process.alive:
+            return
+        self.fabric.trace.event(self.loop.now, self.name, "is told to stop")
+        process.arrive_at(self.loop.now, process.told_to_stop)
+        try:
+            await asyncio.wait_for(asyncio.shield(process.dead), STOP_SECONDS)
+        except TimeoutError:
+            self.crash(power_loss=False)
+
     def end(self, process: "Process") -> None:
         """The program returned: its process ends, in good order and without harm to anything."""
         if process.alive:
@@ -105,6 +120,9 @@ class Process:
         self.disks = [SimulatedDisk(platter, host.loop, self) for platter in host.platters]
         self.metadata = SimulatedMetadata(host.metadata, host.loop, self) if host.metadata is not None else None
         self.main: asyncio.Task[None] | None = None
+        self.dead: asyncio.Future[None] = host.loop.create_future()
+        self.stopping: asyncio.Future[None] = host.loop.create_future()
+        """Done when the program is to end in good order."""
 
     def run(self, main: Main) -> None:
         self.main = self.spawn(main(self), f"{self.name} main")
@@ -112,6 +130,10 @@ class Process:
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
         """A task that is part of this process, whoever calls."""
         return self._loop.create_task(work, name=name, context=self.context.copy())
+
+    def told_to_stop(self) -> None:
+        if not self.stopping.done():
+            self.stopping.set_result(None)
 
     # ------------------------------------------------------------ what the ports ask
 
@@ -143,6 +165,7 @@ class Process:
 
     def die(self) -> None:
         self.alive = False
+        self.dead.set_result(None)
         self._deferred.clear()
         for task in self._loop.tasks_of(self):
             abandon(task)

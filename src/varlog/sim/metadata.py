@@ -1,7 +1,9 @@
 """The simulated metadata store: strictly serializable, in memory, slow, and honest about crashes.
 
 A commit takes effect at one moment between its call and its answer. When the process dies in
-between, it has happened or not; who comes back finds out by reading.
+between, it has happened or not; who comes back finds out by reading. A store without room refuses
+commits and changes nothing. One whose sync failed says so, has done it or not, and refuses everything
+from then on: its process has to end.
 """
 
 import asyncio
@@ -11,7 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from varlog.base.errors import Unavailable
+from varlog.base.errors import NoSpace, Unavailable, VarlogError
+from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.weather import Latency
@@ -31,6 +34,10 @@ class MetadataState:
     data: dict[str, Versioned] = field(default_factory=dict)
     revision: int = 0
     """Grows with every commit, so that a key that is made again never has an old version."""
+    full: bool = False
+    """Commits find no room."""
+    failures_wanted: int = 0
+    """The next so many commits fail, and their stores with them."""
     generation: int = 0
     pending: dict[int, Transaction] = field(default_factory=dict)
     busy_until: float = 0.0
@@ -123,6 +130,7 @@ class SimulatedMetadata:
         self._process = process
         self._watches: list[Watch] = []
         self._closed = False
+        self._failed: DiskFailed | None = None
 
     async def get(self, key: str) -> Versioned | None:
         await self._happen(lambda: None)
@@ -141,14 +149,30 @@ class SimulatedMetadata:
         state = self._state
         number = state.commits = state.commits + 1
         state.pending[number] = copy
-        outcome: list[bool] = []
+        outcome: list[bool | VarlogError] = []
 
         def effect() -> None:
             del state.pending[number]
-            outcome.append(state.apply(copy))
+            outcome.append(self._apply(copy))
 
         await self._happen(effect)
+        if isinstance(outcome[0], VarlogError):
+            raise outcome[0]
         return outcome[0]
+
+    def _apply(self, transaction: Transaction) -> bool | VarlogError:
+        state = self._state
+        if self._failed is not None:
+            return self._failed
+        if state.full:
+            return NoSpace("no room in the metadata store")
+        if state.failures_wanted:
+            state.failures_wanted -= 1
+            if state.random.random() < 0.5:
+                state.apply(transaction)
+            self._failed = DiskFailed("a commit of the metadata store failed")
+            return self._failed
+        return state.apply(transaction)
 
     async def _happen(self, effect: Callable[[], None]) -> None:
         """`effect` takes place somewhere in between, whether or not anybody waits for the answer."""
@@ -182,6 +206,8 @@ class SimulatedMetadata:
             raise asyncio.CancelledError
         if self._closed:
             raise Unavailable("the metadata store is closed")
+        if self._failed is not None:
+            raise self._failed
 
 
 def _answer(future: "asyncio.Future[None]") -> None:

@@ -226,6 +226,10 @@ class SimulatedNetwork:
         timer = self._process.clock.call_later(timeout, _refuse, answer, f"{address} in {timeout:g} s")
         try:
             return await answer
+        except Unavailable as error:
+            trace = self._fabric.trace
+            trace.event(self._fabric.loop.now, self._process.host.name, "cannot connect", error.message)
+            raise
         finally:
             timer.cancel()
 

@@ -222,10 +222,12 @@ class Scenario:
         return next((trouble for node in stream.members if (trouble := self._trouble(info, stream, node))), "")
 
     def _trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
-        """What puts a member out for good: the loss of its node, or a failed sync of its own files."""
+        """What puts a member out for good: the loss of its node, a flipped bit, or a failed sync of its own files."""
         host = self.host_of(info, node)
         if host is self.lost:
             return f"{host.name} is lost for good"
+        if host is self._nemesis.rotten:
+            return f"a bit flipped on {host.name}"
         if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
             return f"a sync of its replica on {host.name} failed"
         return ""
@@ -309,9 +311,10 @@ class Scenario:
     async def _audit_files(self) -> None:
         """What the disks hold now is what was synced, and nothing else."""
         for host in self.cluster.nodes:
-            process = host.start(_stay)
-            for replica in await process.spawn(audit_node(process, self.infos, self.host_of), "audit"):
-                self.history.add(replica)
+            if host is not self._nemesis.rotten:
+                process = host.start(_stay)
+                for replica in await process.spawn(audit_node(process, self.infos, self.host_of), "audit"):
+                    self.history.add(replica)
 
 
 async def _stay(process: Process) -> None:

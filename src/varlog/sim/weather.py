@@ -144,6 +144,12 @@ class FaultWeather:
     full_seconds: float = 2.0
     failing_syncs: float = 0.0
     """Disks told to fail their next sync."""
+    failing_commits: float = 0.0
+    """The repository's store told to fail its next commit."""
+    stops: float = 0.0
+    """Servers ended in good order, and started again."""
+    rot: bool = False
+    """Once, one bit of one file flips; where streams have other copies."""
     lost_node: bool = False
     """When chaos ends, one node is gone for good, with all its disks; what was acked must be on the others."""
 
@@ -158,10 +164,12 @@ class FaultWeather:
             "broken connections": self.breaks,
             "full disks": self.full_disks,
             "failing syncs": self.failing_syncs,
+            "failing commits": self.failing_commits,
+            "stops": self.stops,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
-        lost = "; one node is lost for good" if self.lost_node else ""
-        return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{lost}"
+        once = f"{'; a bit flips' * self.rot}{'; one node is lost for good' * self.lost_node}"
+        return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{once}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +335,16 @@ def _draw_faults(random: Random) -> FaultWeather:
         full_disks=rate(0.3, 0.15),
         full_seconds=between(random, 0.2, 4.0),
         failing_syncs=rate(0.1, 0.1),
-        lost_node=random.random() < 0.2,
+        failing_commits=rate(0.2, 0.15),
+        stops=rate(0.5, 0.3),
+        **_draw_loss(random),
     )
+
+
+def _draw_loss(random: Random) -> dict[str, bool]:
+    """At most one of the faults that take a copy for good and leave the others alone."""
+    kind = random.choices(("", "lost_node", "rot"), (7, 2, 1))[0]
+    return {kind: True} if kind else {}
 
 
 def _draw_shape(random: Random) -> Shape:
