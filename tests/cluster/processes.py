@@ -18,6 +18,7 @@ VARLOG = str(Path(sys.executable).parent / "varlog")
 
 LAUNCH = str(Path(__file__).with_name("launch.py"))
 POLL_S = 0.02
+TOLD_OF_REPOSITORY = ("varlog: no repository at ", "varlog: connected to the repository at ")
 PATIENCE_S = 60.0
 """For things that take a second on an idle machine: this one may be busy."""
 
@@ -131,13 +132,18 @@ class Process:
         return self.errors.read_text(errors="replace").strip()
 
     def all_errors(self) -> dict[str, str]:
-        """What each life said on standard error, of those that said anything."""
+        """What each life said on standard error, of those that said more than that their repository was away."""
         said = {}
         for path in sorted(self.folder.glob(f"{self.name}.*.err")):
-            text = path.read_text(errors="replace").strip()
+            text = unexpected(path.read_text(errors="replace"))
             if text:
                 said[path.name] = text
         return said
+
+
+def unexpected(text: str) -> str:
+    """Without the lines by which a node tells that its repository is away, or back: here it often is."""
+    return "\n".join(line for line in text.strip().splitlines() if not line.startswith(TOLD_OF_REPOSITORY))
 
 
 def run_varlog(

@@ -104,9 +104,11 @@ def test_appends_are_refused_reads_go_on_and_room_helps(filled: Filled) -> None:
         assert (refused.outcome, refused.error) == ("refused", "NoSpace")
         # The primary has room and its backup has not: not answered, and there once the backup has it.
         assert filled.until_refused(log, filled.other).outcome == "unknown"
+        eventually(lambda: _told_to_be_full(filled.cluster), "status tells")
         _all_is_read(filled, log)
         filled.volume.leave(FILE_BYTES * 6)
         filled.goes_on(log)
+        eventually(lambda: not _told_to_be_full(filled.cluster), "status tells no more")
     judge(filled)
 
 
@@ -153,6 +155,11 @@ def test_trimming_makes_room(filled: Filled) -> None:
         with pytest.raises(varlog.Trimmed):
             log.read(trim.upto)
     judge(filled)
+
+
+def _told_to_be_full(cluster: RealCluster) -> bool:
+    nodes = cluster.ask(lambda asked: asked.nodes())
+    return any("volume is full" in trouble for node in nodes if node.id == VICTIM for trouble in node.troubles)
 
 
 def _all_is_read(filled: Filled, log: "varlog.sync.Log") -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.cluster import RealCluster, Server
-from tests.cluster.processes import VARLOG, Process, eventually
+from tests.cluster.processes import VARLOG, Process, eventually, unexpected
 
 TOLD = re.compile(
     r"varlog: (node|repository) \d+ (was ended by SIGKILL; starting it again|did not start: it said nothing; see .*)"
@@ -65,7 +65,7 @@ class Member(Server):
 
     def all_errors(self) -> dict[str, str]:
         path = self.folder / f"{self._role}-{self._number}.log"
-        text = path.read_text().strip() if path.exists() else ""
+        text = unexpected(path.read_text()) if path.exists() else ""
         return {path.name: text} if text else {}
 
 
