@@ -70,7 +70,7 @@ def entries(draw: st.DrawFn) -> Entries:
 
 
 @given(entries())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_goes_in_comes_out(given_entries: Entries) -> None:
     encoded = given_entries.encode()
     batch = Batch(encoded)
@@ -327,7 +327,7 @@ def arrow_binary(count: int, buffers: Sequence[memoryview | None]) -> Any:
 
 
 @given(entries())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_layout_is_arrows(given_entries: Entries) -> None:
     batch = Batch(given_entries.encode())
     count = len(batch)
