@@ -7,6 +7,7 @@
 The programs are the production classes; only the worlds they are handed are simulated.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -51,6 +52,8 @@ class SimulatedCluster:
                 name = f"{host.name}.disk{number}"
                 host.platters.append(Platter(name, Random(f"{seed}/{name}"), weather.disk(name)))
         self.clients: list[Host] = []
+        self.ready = asyncio.Event()
+        """All logs are made."""
         self._programs: dict[Host, Program] = {self.repositories[0]: self._run_repository}
         self._programs |= dict.fromkeys(self.nodes, self._run_node)
 

@@ -46,6 +46,8 @@ class Target(Protocol):
     nodes: list[Host]
     repositories: list[Host]
     clients: list[Host]
+    ready: asyncio.Event
+    """The logs are there: a node that is out from now on keeps nobody from making them."""
 
     def start(self, host: Host) -> None:
         """Run on it what belongs there."""
@@ -274,6 +276,7 @@ class Nemesis:
 
     async def _rot(self, seconds: float) -> None:
         await asyncio.sleep(self._random.random() * seconds)
+        await self._target.ready.wait()
         host = self._random.choice(self._target.nodes)
         platter = self._random.choice(host.platters)
         if platter.rot():

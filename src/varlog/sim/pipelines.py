@@ -2,7 +2,8 @@
 
 A named producer numbers its batches and keeps them in a *journal*, which is the application's own
 memory and survives its crashes: after a restart it sends again whatever it has no Ack for, under the
-same number, and each batch must be in the log once.
+same number, and each batch must be in the log once. It keeps to a stream of its choice: numbers are
+those of one stream, and a producer that changes it has no number there.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ LOOK_BACK = 8
 class Journal:
     """What a named producer has sent, by number; `acked` counts from the first on."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
         self.batches: list[list[bytes]] = []
         self.acked = 0
 
@@ -81,6 +83,7 @@ class Pipeline:
                 linger=sender.random.choice(LINGERS),
                 timeout=sender.random.choice(TIMEOUTS),
                 id=f"{host}-etl" if self._journal is not None else None,
+                stream=self._journal.stream if self._journal is not None else None,
             )
             try:
                 async with producer:

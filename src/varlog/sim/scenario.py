@@ -122,6 +122,7 @@ class Scenario:
         self.lost.crash(power_loss=True)
 
     def _start_workers(self) -> None:
+        self.cluster.ready.set()
         for number in range(1, self.shape.clients + 1):
             self.cluster.start(self.cluster.add_client(f"client{number}", self._work))
 

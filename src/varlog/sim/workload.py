@@ -109,7 +109,8 @@ class Worker:
             found.append(Pipeline(self, number, name, logs[name], None))
         if self._shape.named_producers:
             name = self._plan.log_names[0]
-            journal = self._plan.journals.setdefault(self.process.host.name, Journal())
+            stream = self.random.randint(1, self._shape.streams)
+            journal = self._plan.journals.setdefault(self.process.host.name, Journal(stream))
             found.append(Pipeline(self, len(found), name, logs[name], journal))
         return found
 
