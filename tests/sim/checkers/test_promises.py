@@ -1,0 +1,255 @@
+"""Checkers of what replicas hold and clients are promised (I8 on) fail each kind of bad history."""
+
+import pytest
+from tests.sim.checkers.story import Story
+
+# ---------------------------------------------------------------- I8
+
+
+def test_i8_two_payloads_in_one_slot() -> None:
+    story = Story()
+    story.replica("ab")
+    story.replica("ax", node=2)
+    assert story.violations("I8")
+
+
+def test_i8_two_positions_for_one_slot() -> None:
+    story = Story()
+    story.replica("ab")
+    story.replica("ab", node=2, glsns=[1, 3])
+    assert story.violations("I8")
+
+
+def test_i8_two_backups_that_disagree_with_the_primary_elsewhere() -> None:
+    story = Story()
+    story.replica("abc")
+    story.replica("abc", node=2)
+    story.replica("xc", node=3, first_slot=1, glsns=[2, 3], durable=3)
+    assert story.violations("I8")
+
+
+def test_i8_a_backup_that_has_more() -> None:
+    story = Story()
+    story.replica("a")
+    story.replica("ab", node=2, committed=1)
+    assert story.violations("I8")
+
+
+def test_i8_a_failed_replica_proves_nothing() -> None:
+    story = Story()
+    story.replica("a")
+    story.replica("xyz", node=2, state="failed")
+    assert not story.violations("I8")
+
+
+# ---------------------------------------------------------------- I9
+
+
+@pytest.mark.parametrize("glsns", [[1, 3], [1, 1], [2], [1, 2, 1], [0, 1]])
+def test_i9_a_gap_a_repeat_or_a_wrong_beginning(glsns: list[int]) -> None:
+    story = Story()
+    story.subscription(1, glsns, "x" * len(glsns))
+    assert story.violations("I9")
+
+
+def test_i9_one_stream_has_gaps_where_others_are() -> None:
+    story = Story()
+    story.subscription(1, [2, 4], "bd", stream=2)
+    story.final("abcde", streams=[1, 2, 1, 2, 1])
+    assert not story.violations("I9")
+
+
+@pytest.mark.parametrize("glsns", [[2, 3], [4], [4, 2], [2, 4, 5]])
+def test_i9_one_stream_with_a_gap_or_an_entry_of_another(glsns: list[int]) -> None:
+    story = Story()
+    story.subscription(1, glsns, "x" * len(glsns), stream=2)
+    story.final("abcde", streams=[1, 2, 1, 2, 1])
+    assert story.violations("I9")
+
+
+def test_i9_a_bounded_scan_that_ends_early_or_late() -> None:
+    for glsns in ([1], [1, 2, 3]):
+        story = Story()
+        story.subscription(1, glsns, "x" * len(glsns), stop=3)
+        assert story.violations("I9")
+    story = Story()
+    story.subscription(1, [1, 2], "ab", stop=3)
+    assert not story.violations("I9")
+
+
+# ---------------------------------------------------------------- I10
+
+
+def test_i10_a_stale_tail() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.tail(1)
+    assert story.violations("I10")
+
+
+def test_i10_an_append_during_the_call_need_not_be_seen() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.tail(1, during=15)
+    assert not story.violations("I10")
+
+
+def test_i10_a_tail_that_goes_back() -> None:
+    story = Story()
+    story.tail(3)
+    story.tail(2)
+    assert story.violations("I10")
+
+
+def test_i10_a_tail_beyond_the_log() -> None:
+    story = Story()
+    story.tail(3)
+    story.final("ab")
+    assert story.violations("I10")
+
+
+# ---------------------------------------------------------------- I13
+
+
+def test_i13_a_read_below_the_trim_point() -> None:
+    story = Story()
+    story.trim(2)
+    story.read(2, "b")
+    assert story.violations("I13")
+
+
+def test_i13_trimmed_without_a_trim() -> None:
+    story = Story()
+    story.trim(2)
+    story.read_fails(3, "Trimmed", 4)
+    assert story.violations("I13")
+
+
+def test_i13_a_subscription_below_the_trim_point() -> None:
+    story = Story()
+    story.trim(2)
+    story.subscription(1, [1], "a")
+    assert story.violations("I13")
+
+
+def test_i13_the_log_forgets_a_trim_or_trims_too_much() -> None:
+    for trimmed in (1, 3):
+        story = Story()
+        story.trim(2)
+        story.final("x", trimmed=trimmed)
+        assert story.violations("I13")
+
+
+def test_i13_a_member_that_does_not_have_an_answered_trim() -> None:
+    story = Story()
+    story.trim(2)
+    story.final("c", trimmed=2)
+    story.replica("abc", trimmed_glsn=2)
+    story.replica("abc", node=2, trimmed_glsn=1)
+    assert story.violations("I13")
+
+
+# ---------------------------------------------------------------- I14
+
+
+def test_i14_a_stream_that_stays_silent() -> None:
+    story = Story()
+    story.ack("a", 1)
+    story.expect()
+    assert story.violations("I14")
+
+
+def test_i14_an_ack_that_comes_too_late_or_elsewhere() -> None:
+    story = Story()
+    story.expect(bound=15.0)
+    story.ack("a", 1)
+    assert story.violations("I14")
+    story = Story()
+    story.expect()
+    story.ack("a", 1, stream=2)
+    assert story.violations("I14")
+
+
+def test_i14_a_subscription_that_does_not_catch_up() -> None:
+    for more in ({}, {"error": "Unavailable"}):
+        story = Story()
+        story.subscription(1, [1], "a", must_catch_up=True, **more)
+        story.final("ab")
+        assert story.violations("I14")
+
+
+def test_i14_a_replica_that_never_hears_of_a_commit() -> None:
+    story = Story()
+    story.expect(excuse="another node is gone")
+    story.final("ab")
+    story.replica("ab")
+    story.replica("ab", node=2, committed=1)
+    assert story.violations("I14")
+
+
+# ---------------------------------------------------------------- lanes
+
+
+def test_lanes_out_of_order() -> None:
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=5).lane = "p"
+    assert not story.violations("lanes")
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=15).lane = "p"
+    assert story.violations("lanes")
+
+
+def test_lanes_are_kept_apart() -> None:
+    story = Story()
+    story.ack("a", 2).lane = "p"
+    story.ack("b", 1, during=15).lane = "q"
+    story.ack("c", 3)
+    story.ack("d", 4).lane = "p"
+    assert not story.violations("lanes")
+
+
+# ---------------------------------------------------------------- find
+
+
+def test_find_not_the_first() -> None:
+    story = Story()
+    story.ack("abc", 1)
+    story.find(20, 3)
+    story.final("abc", times=[10, 20, 30])
+    assert story.violations("find")
+
+
+def test_find_too_early() -> None:
+    story = Story()
+    story.ack("abc", 1)
+    story.find(20, 1)
+    story.final("abc", times=[10, 20, 30])
+    assert story.violations("find")
+
+
+def test_find_need_not_see_what_came_during_the_call() -> None:
+    story = Story()
+    story.find(20, 3)
+    story.ack("abc", 1)
+    story.final("abc", times=[10, 20, 30])
+    assert not story.violations("find")
+
+
+def test_find_may_answer_one_past_the_tail() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.find(99, 3)
+    story.ack("c", 3)
+    story.final("abc", times=[10, 20, 30])
+    assert not story.violations("find")
+
+
+def test_find_ignores_what_is_trimmed() -> None:
+    story = Story()
+    story.ack("abc", 1)
+    story.trim(2)
+    story.find(15, 3)
+    story.final("c", trimmed=2, times=[30])
+    assert not story.violations("find")
