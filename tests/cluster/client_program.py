@@ -8,6 +8,7 @@ settled by its token now and then, and a producer with an id sends its last batc
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import time
@@ -36,6 +37,8 @@ NUMBERED = 4
 """Batches that it has on their way at once."""
 SPARED = 200
 """Positions behind the slowest subscriber that are not trimmed yet."""
+LAST_LINES_BYTES = 1 << 16
+"""The end of a file that surely has a whole line in it."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -341,6 +344,7 @@ async def trim(client: Client, log: varlog.Log) -> None:
 
     async def one() -> None:
         positions = [int(path.read_bytes() or b"0") for path in client.folder.glob("*.position")]
+        positions += [_last_printed(path) for path in client.folder.glob("tail.*.out")]
         upto = min(positions, default=0) - SPARED
         if upto < 1:
             return
@@ -353,6 +357,14 @@ async def trim(client: Client, log: varlog.Log) -> None:
             client.recorder.end(operation, done=True)
 
     await client.repeat(one, at_once=1)
+
+
+def _last_printed(path: Path) -> int:
+    """The last position that a `varlog tail -o json` has printed in a whole line."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LAST_LINES_BYTES))
+        lines = file.read().split(b"\n")[:-1]
+    return int(json.loads(lines[-1])["glsn"]) if lines else 0
 
 
 ROLES: dict[str, Callable[[Client, varlog.Log], Awaitable[None]]] = {

@@ -103,7 +103,7 @@ class Trial:
             f"subscribers reach the tail {self.tail}",
         )
         if self.follower is not None:
-            eventually(lambda: self._followed()[-1:] == [self.tail], f"`varlog tail` reaches the tail {self.tail}")
+            eventually(self._follower_is_there, f"`varlog tail` reaches the tail {self.tail}")
         wait_bound(self.cluster)
 
     def _audit(self) -> FinalLog:
@@ -133,6 +133,11 @@ class Trial:
         assert self.follower is not None
         lines = self.follower.output.read_bytes().split(b"\n")[:-1]
         return [json.loads(line)["glsn"] for line in lines]
+
+    def _follower_is_there(self) -> bool:
+        assert self.follower is not None
+        assert self.follower.alive, f"`varlog tail` ended: {self.follower.last_words()}"
+        return self._followed()[-1:] == [self.tail]
 
     def _follower_complaints(self) -> list[str]:
         """It may begin a little late, and is then gapless."""
