@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from varlog.sim.history import (
@@ -32,12 +33,18 @@ class Violation(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """Somebody saw that an entry is at a position. `end`: when he knew; None: only at the very end."""
+    """Somebody saw that an entry is at a position."""
 
     glsn: int
     payload: str
     end: int | None
-    source: str
+    """When he knew; None: only at the very end."""
+    operation: Operation | None
+    """By which; None: the final scan."""
+
+    @property
+    def source(self) -> str:
+        return describe(self.operation) if self.operation is not None else "the final scan"
 
 
 @dataclass(eq=False)
@@ -73,22 +80,23 @@ class LogHistory:
     def acks(self) -> list[Append]:
         return [append for append in self.appends if append.outcome == "ack"]
 
-    def sights(self) -> Iterator[Sight]:
+    @cached_property
+    def sights(self) -> list[Sight]:
         """Everything anybody saw, except what only replicas know."""
+        found: list[Sight] = []
         for append in self.acks():
             for offset, payload in enumerate(append.payloads):
-                yield Sight(append.first + offset, payload, append.end, f"ack to {describe(append)}")
-        for read in self.reads:
-            if read.payload is not None:
-                yield Sight(read.glsn, read.payload, read.end, describe(read))
-        for subscription in self.subscriptions:
-            source = describe(subscription)
-            for glsn, payload, order in zip(
-                subscription.glsns, subscription.payloads, subscription.orders, strict=True
-            ):
-                yield Sight(glsn, payload, order, source)
-        for glsn, payload in self.at.items():
-            yield Sight(glsn, payload, None, "the final scan")
+                found.append(Sight(append.first + offset, payload, append.end, append))
+        found += [Sight(read.glsn, read.payload, read.end, read) for read in self.reads if read.payload is not None]
+        for each in self.subscriptions:
+            rows = zip(each.glsns, each.payloads, each.orders, strict=True)
+            found += [Sight(glsn, payload, order, each) for glsn, payload, order in rows]
+        found += [Sight(glsn, payload, None, None) for glsn, payload in self.at.items()]
+        return found
+
+    def seen_positions(self) -> list[tuple[int, int]]:
+        """(order, position) of everything that was seen before the end."""
+        return [(sight.end, sight.glsn) for sight in self.sights if sight.end is not None]
 
     def violation(self, invariant: str, evidence: str) -> Violation:
         return Violation(invariant, self.log, evidence)

@@ -43,7 +43,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
         return
     times = dict(zip(final.glsns, final.times_us, strict=True))
     asked = highest_before([(trim.start, trim.upto) for trim in history.trims])
-    known = sorted((sight.end, sight.glsn) for sight in history.sights() if sight.end is not None)
+    known = sorted(history.seen_positions())
     highest = _Highest(final.tail + 2)
     filled, reach = 0, 0
     for find in sorted(history.finds, key=lambda find: find.start):

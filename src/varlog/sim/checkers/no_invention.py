@@ -11,14 +11,15 @@ def check(history: LogHistory) -> Iterator[Violation]:
         for payload in append.payloads:
             sent[payload] = min(append.start, sent.get(payload, append.start))
     places: dict[str, int] = {}
-    for glsn, payload, end, source in history.sights():
+    for sight in history.sights:
+        glsn, payload, end, _ = sight
         if payload not in sent:
-            yield history.violation("I5", f"{source} has {payload} at {glsn}, which nobody sent")
+            yield history.violation("I5", f"{sight.source} has {payload} at {glsn}, which nobody sent")
         elif end is not None and end < sent[payload]:
-            yield history.violation("I5", f"{source} has {payload} at {glsn} before it was sent")
+            yield history.violation("I5", f"{sight.source} has {payload} at {glsn} before it was sent")
         place = places.setdefault(payload, glsn)
         if place != glsn:
-            yield history.violation("I5", f"{payload} is in the log twice: at {place}, and at {glsn} by {source}")
+            yield history.violation("I5", f"{payload} is in the log twice: at {place}, and at {glsn} by {sight.source}")
     for replica in history.replicas:
         yield from _on_replica(history, replica.stream, replica.node, replica.payloads, sent)
 

@@ -35,7 +35,7 @@ def _in_final_log(history: LogHistory) -> Iterator[Violation]:
 
 def _when_read(history: LogHistory) -> Iterator[Violation]:
     """Positions are dense, so whoever saw a position saw that all below exist."""
-    seen = highest_before([(sight.end, sight.glsn) for sight in history.sights() if sight.end is not None])
+    seen = highest_before(history.seen_positions())
     for read in history.reads:
         if read.error in GONE and 0 < read.glsn <= seen(read.start):
             yield history.violation(

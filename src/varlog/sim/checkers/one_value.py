@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator
 
-from varlog.sim.checkers.base import LogHistory, Violation
+from varlog.sim.checkers.base import LogHistory, Sight, Violation
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
-    first: dict[int, tuple[str, str]] = {}
-    for glsn, payload, _, source in history.sights():
-        seen = first.setdefault(glsn, (payload, source))
-        if seen[0] != payload:
-            yield history.violation("I2", f"position {glsn} is {seen[0]} to {seen[1]} and {payload} to {source}")
+    first: dict[int, Sight] = {}
+    for sight in history.sights:
+        glsn, payload = sight.glsn, sight.payload
+        seen = first.setdefault(glsn, sight)
+        if seen.payload != payload:
+            evidence = f"position {glsn} is {seen.payload} to {seen.source} and {payload} to {sight.source}"
+            yield history.violation("I2", evidence)
     for replica in history.replicas:
-        where = f"the replica of stream {replica.stream} on node {replica.node}"
+        where = f"stream {replica.stream} on node {replica.node}"
         for glsn, payload in zip(replica.glsns, replica.payloads, strict=False):
-            seen = first.setdefault(glsn, (payload, where))
-            if seen[0] != payload:
-                yield history.violation("I2", f"position {glsn} is {seen[0]} to {seen[1]} and {payload} on {where}")
+            known = first.get(glsn)
+            if known is not None and known.payload != payload:
+                evidence = f"position {glsn} is {known.payload} to {known.source} and {payload} in {where}"
+                yield history.violation("I2", evidence)

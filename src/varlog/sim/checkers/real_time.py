@@ -10,7 +10,7 @@ from varlog.sim.checkers.base import LogHistory, Violation, describe, highest_be
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
-    events = [(sight.end, sight.glsn) for sight in history.sights() if sight.end is not None]
+    events = history.seen_positions()
     events += [(tail.end, tail.tail) for tail in history.tails if tail.end is not None and tail.tail is not None]
     highest = highest_before(events)
     begun: set[str] = set()

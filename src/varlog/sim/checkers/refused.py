@@ -9,10 +9,12 @@ def check(history: LogHistory) -> Iterator[Violation]:
     refused = {
         payload: append for append in history.appends if append.outcome == "refused" for payload in append.payloads
     }
-    for glsn, payload, _, source in history.sights():
-        if payload in refused:
-            append = refused[payload]
-            yield history.violation("I6", f"{describe(append)} ended in {append.error}, but is at {glsn} to {source}")
+    for sight in history.sights:
+        if sight.payload in refused:
+            append = refused[sight.payload]
+            yield history.violation(
+                "I6", f"{describe(append)} ended in {append.error}, but is at {sight.glsn} to {sight.source}"
+            )
     for replica in history.replicas:
         for glsn, payload in zip(replica.glsns, replica.payloads, strict=False):
             if payload in refused:
