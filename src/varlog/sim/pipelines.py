@@ -36,7 +36,13 @@ class Journal:
     def __init__(self, stream: int) -> None:
         self.stream = stream
         self.batches: list[list[bytes]] = []
+        self.doubts: list[int] = []
+        """By number: how many times it was sent without being refused. What was sent before stays in doubt."""
         self.acked = 0
+
+    def add(self, batch: list[bytes]) -> None:
+        self.batches.append(batch)
+        self.doubts.append(0)
 
 
 class Sender(Protocol):
@@ -143,8 +149,9 @@ class Pipeline:
             if number - journal.acked >= LOOK_BACK:
                 await producer.flush()
             if number == len(journal.batches):
-                journal.batches.append(sender.make_payloads())
+                journal.add(sender.make_payloads())
             append = self._begin(journal.batches[number])
+            journal.doubts[number] += 1
             try:
                 future = await producer.send_batch(journal.batches[number], sequence=number)
             except VarlogError as error:
@@ -163,8 +170,16 @@ class Pipeline:
         self._replace_refused(append, journal, number)
 
     def _replace_refused(self, append: Append, journal: Journal, number: int) -> None:
-        """What was refused is certainly not in the log, and is never sent again: its number goes to another."""
-        if append.outcome == "refused":
+        """What was refused is certainly not in the log, and is never sent again: its number goes to another.
+
+        Unless it was sent before, perhaps in another life: nobody can tell what became of that.
+        """
+        if append.outcome != "refused":
+            return
+        journal.doubts[number] -= 1
+        if journal.doubts[number]:
+            append.outcome = "unknown"
+        else:
             journal.batches[number] = self._sender.make_payloads()
 
 

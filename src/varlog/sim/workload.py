@@ -33,6 +33,9 @@ CANCELLED = 0.03
 CALM_RATE = 5.0
 """Most operations a second of a client once faults have stopped."""
 
+SETTLES = ("Sealed",)
+"""Errors of `retry` which say that the append is certainly not in the log, whatever was sent before."""
+
 RETRIES = 3
 """How often an append with unknown outcome is sent again, at most."""
 
@@ -168,6 +171,8 @@ class Worker:
                 return
             again = Append(log=name, payloads=append.payloads)
             token = await self._settle_append(again, log.retry(token, timeout=self._timeout()))
+            if again.outcome == "refused" and again.error not in SETTLES:
+                again.outcome = "unknown"  # this call did nothing; of the first one it says nothing
 
     async def _change_of_mind(self, send: Coroutine[Any, Any, Ack]) -> Ack:
         """Cancel it after a short while, as an application may."""
