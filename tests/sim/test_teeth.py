@@ -19,7 +19,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "backup_before_primary_sync": 60,
     "binding_reported_early": 40,
     "commit_out_of_turn": 40,
-    "cut_announced_early": 20,
+    "cut_announced_early": 120,
     "history_dropped_early": 20,
     "merge_does_not_wait": 10,
     "missing_report_ignored": 40,
