@@ -14,8 +14,10 @@ import pytest
 from varlog.sim.run import run_seed, run_seeds
 
 ONCE_FAILED: dict[int, str] = {
+    5: "a time was looked for in a replica that had not heard of the trim yet (find)",
     13: "a connection attempt that failed when nobody waited for it any more was an unhandled error",
     44: "a named producer's batch that was never sent left its number to the next (I1, I2, I5)",
+    86: "a commit came while a replica that had just failed was being marked (defect)",
     1545: "a node whose connection broke while it registered got two ids, and was locked out (I14)",
     2076: "a producer's batches were overtaken on another stream (lanes)",
 }

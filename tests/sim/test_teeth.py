@@ -16,7 +16,8 @@ from varlog.sim.weather import draw
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 10,
-    "backup_before_primary_sync": 60,
+    "older_writer_taken": 200,
+    "primary_asks_nobody": 80,
     "binding_reported_early": 40,
     "commit_out_of_turn": 40,
     "cut_announced_early": 120,
@@ -33,7 +34,8 @@ CAUGHT_WITHIN: dict[str, int] = {
 
 EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
-    "backup_before_primary_sync": {"I1", "I8", "I14", "defect"},
+    "older_writer_taken": {"I1", "I8", "I14"},
+    "primary_asks_nobody": {"I1", "I2", "I5", "I8", "I14", "defect"},
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "cut_announced_early": {"I1", "I2", "I4", "I10", "I14", "defect"},
