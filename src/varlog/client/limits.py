@@ -28,10 +28,7 @@ SPLIT_APPENDS = 128
 client encodes one while others are on their way."""
 
 GATHER_BYTES = 1 << 20
-"""Appends that wait at the same time travel as one batch up to this size."""
-
-GATHER_ENTRIES = 1 << 14
-"""The same in entries."""
+"""Appends that wait at the same time travel as one batch up to this size, what entries cost besides included."""
 
 APPENDS_IN_FLIGHT = 4
 """Batches of gathered appends on their way to one stream. Small, so that appends gather while they wait."""
