@@ -22,7 +22,7 @@ from varlog.client.entry import Ack
 from varlog.client.errors import OWN_FAULT, again
 from varlog.client.gathered import Gathered
 from varlog.client.lane import Lane
-from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, SPLIT_APPENDS
+from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, SHARE_APPENDS
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried, StreamWriter
@@ -140,36 +140,34 @@ class Appender:
         self._flush(lane)
 
     def _flush(self, lane: Lane) -> None:
-        most = max(SPLIT_APPENDS, -(-len(lane) // APPENDS_IN_FLIGHT))
+        most = 0
         while lane:
             try:
-                writer = self._choose(lane)
+                ready = self._ready(lane)
             except VarlogError as error:
                 self._fail_lane(lane, error)
                 return
-            if writer is None:
+            if not ready:
                 return
+            most = most or max(SHARE_APPENDS, -(-len(lane) // len(ready)))
             taken = lane.take(most)
             appends = taken.awaited()
             if appends is not taken:
                 self._room.leave(taken.cost - appends.cost)
             if appends.futures:
+                writer = ready[0] if len(ready) == 1 else self._world.random.choice(ready)
                 writer.submit(Gathered(self, lane, appends, writer.route))
 
-    def _choose(self, lane: Lane) -> StreamWriter | None:
-        routes = self._choice.candidates(lane.stream)
-        if routes is None:
-            return None
+    def _ready(self, lane: Lane) -> list[StreamWriter]:
+        """The streams that can take a batch of this lane just now."""
         ready = []
-        for route in routes:
+        for route in self._choice.candidates(lane.stream) or ():
             writer = self._writer(route)
             if writer.ready:
                 ready.append(writer)
             else:
                 writer.prepare()
-        if len(ready) > 1:
-            return self._world.random.choice(ready)
-        return ready[0] if ready else None
+        return ready
 
     def _writer(self, route: StreamRoute) -> StreamWriter:
         writer = self._writers.get(route)
