@@ -486,3 +486,23 @@ def test_large_batches_travel_alone_and_are_judged_before_they_are_sent() -> Non
                 await log.append_batch([bytes(8)] * 1_000_000 + [bytes(6 << 20)])  # too large by its offsets alone
 
     run(story())
+
+
+def test_very_many_appends_are_shared_among_streams_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("varlog.client.appender.SHARE_APPENDS", 10)
+
+    async def story() -> None:
+        async with scripted(nodes=2, streams=2) as (cluster, client):
+            log = client.log("log")
+            await asyncio.gather(log.append(b"first", stream=1), log.append(b"second", stream=2))
+            for node in cluster.nodes:
+                node.appends.clear()
+            for waiting, batches in ((10, [10]), (15, [10, 5]), (41, [21, 20])):
+                acks = await asyncio.gather(*(log.append(b"%d" % number) for number in range(waiting)))
+                assert len({ack.glsn for ack in acks}) == waiting
+                counts = [header.count for node in cluster.nodes for header in node.appends]
+                assert sorted(counts, reverse=True) == batches
+                for node in cluster.nodes:
+                    node.appends.clear()
+
+    run(story())

@@ -4,13 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from varlog.base import limits
 from varlog.base.errors import InvalidArgument, TooLarge
-from varlog.client.columns import Columns, joined, many_entries, one_entry
-from varlog.wire.batch import Batch, encode_batch
+from varlog.client.columns import Columns, many_entries, one_entry
 
 
 def test_bytes_are_taken_as_they_are_and_all_else_is_copied() -> None:
@@ -22,6 +19,26 @@ def test_bytes_are_taken_as_they_are_and_all_else_is_copied() -> None:
     assert entry.payloads == [b"abc"]
     assert entry.keys == [b"abc"]
     assert entry.headers == [{"h": b"abc"}]
+    mutable = bytearray(b"abc")
+    entries = many_entries([b"x", mutable, memoryview(mutable)], None, None, None)
+    mutable[0] = 0
+    assert entries.payloads == [b"x", b"abc", b"abc"]
+
+
+def test_a_part_costs_its_part() -> None:
+    columns = many_entries([b"a", b"bb", b"ccc"], None, [None, b"key", None], [{}, {}, {"h": b"v"}])
+    parts = [columns.part(index, 1) for index in range(3)]
+    assert [part[:3] for part in parts] == [
+        ([b"a"], [None], [{}]),
+        ([b"bb"], [b"key"], [{}]),
+        ([b"ccc"], [None], [{"h": b"v"}]),
+    ]
+    assert [part.cost for part in parts] == [
+        one_entry(b"a", None, None).cost,
+        one_entry(b"bb", b"key", None).cost,
+        one_entry(b"ccc", None, {"h": b"v"}).cost,
+    ]
+    assert sum(part.cost for part in parts) == columns.cost
 
 
 @pytest.mark.parametrize(
@@ -86,16 +103,3 @@ def test_keys_and_headers_for_all_or_one_by_one() -> None:
         many_entries([b"a"], b"k", [b"k"], None)
     with pytest.raises(InvalidArgument, match="1 mappings of headers for 2"):
         many_entries([b"a", b"b"], None, None, [{"h": b""}])
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-entries = st.tuples(
-    st.binary(max_size=5), st.one_of(st.none(), st.binary(max_size=3)), st.dictionaries(names, st.binary(max_size=3))
-)
-
-
-@given(st.lists(entries, min_size=1, max_size=8))
-def test_appends_that_travel_together_stay_what_they_were(appends: list[tuple[bytes, bytes | None, Any]]) -> None:
-    together: Columns = joined([one_entry(*each) for each in appends])
-    batch = Batch(encode_batch(together.payloads, keys=together.keys, headers=together.headers))
-    assert list(zip(batch.payloads(), batch.keys(), batch.headers(), strict=True)) == appends

@@ -11,18 +11,18 @@ with its stream, whose writer sees it to its end, and the caller is told that th
 """
 
 import asyncio
-from collections import deque
 from math import inf
 
 from varlog.base import limits
 from varlog.base.errors import OutcomeUnknown, Timeout, Unavailable, VarlogError
-from varlog.base.ids import Glsn, ProducerToken, StreamId
-from varlog.client.columns import Columns
+from varlog.base.ids import Glsn, ProducerToken
+from varlog.client.columns import ENTRY_OVERHEAD_BYTES, Columns
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
 from varlog.client.errors import OWN_FAULT, again
-from varlog.client.gathered import Append, Gathered, Lane
-from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, GATHER_ENTRIES, SPLIT_APPENDS
+from varlog.client.gathered import Gathered
+from varlog.client.lane import Lane
+from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, SHARE_APPENDS
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried, StreamWriter
@@ -40,7 +40,8 @@ class Appender:
         self._choice = context.choice
         self._hints = context.hints
         self._room = Room(self._world.clock, APPEND_BYTES)
-        self._lanes: dict[StreamId | None, Lane] = {}
+        self._now = self._world.clock.now
+        self._lanes: dict[int | None, Lane] = {}
         self._writers: dict[StreamRoute, StreamWriter] = {}
         self._deadlines = Deadlines(self._world.clock, self._expire)
         self._closed: VarlogError | None = None
@@ -49,18 +50,27 @@ class Appender:
 
     # ------------------------------------------------------------ for the log
 
-    def try_append(
-        self, columns: Columns, stream: StreamId | None, compress: bool, timeout: float
-    ) -> "asyncio.Future[Ack] | None":
-        """Take entries, if nothing has to be waited for before; they get consecutive positions."""
-        if self._routes.info is None or columns.cost > limits.BATCH_BYTES or self._closed is not None:
+    def try_append(self, payload: bytes, stream: int | None, timeout: float) -> "asyncio.Future[Ack] | None":
+        """Take an entry, if it simply goes behind the last one that waits; else nothing is done."""
+        lane = self._lanes.get(stream)
+        if lane is None or self._routes.info is None:
             return None
-        if not self._room.try_enter(columns.cost):
+        last = lane.last
+        cost = len(payload) + ENTRY_OVERHEAD_BYTES
+        if last.cost + cost > GATHER_BYTES or last.compress or not self._room.try_enter(cost):
             return None
-        return self._take(columns, None, stream, compress, timeout)
+        future = lane.new_future()
+        deadline = self._now() + timeout
+        last.payloads.append(payload)
+        last.futures.append(future)
+        last.deadlines.append(deadline)
+        last.cost += cost
+        if not lane.scheduled or deadline < self._deadlines.at:
+            self._arrange(lane, deadline)
+        return future
 
-    async def append(self, columns: Columns, stream: StreamId | None, compress: bool, timeout: float) -> Ack:
-        """The same, waiting for whatever it takes."""
+    async def append(self, columns: Columns, stream: int | None, compress: bool, timeout: float) -> Ack:
+        """Append entries at consecutive positions, waiting for whatever it takes."""
         clock = self._world.clock
         deadline = clock.now() + timeout
         if self._routes.info is None:
@@ -73,25 +83,25 @@ class Appender:
         except VarlogError:
             self._room.leave(columns.cost)
             raise
-        return await self._take(columns, data, stream, compress, max(0.0, deadline - clock.now()))
+        lane = self._lane(stream)
+        future = lane.new_future()
+        lane.add(columns, data, compress, deadline, future)
+        self._arrange(lane, deadline)
+        return await future
 
-    def _take(
-        self, columns: Columns, data: bytes | None, stream: StreamId | None, compress: bool, timeout: float
-    ) -> "asyncio.Future[Ack]":
-        loop = asyncio.get_running_loop()
-        now = self._world.clock.now()
-        deadline = now + timeout
-        future: asyncio.Future[Ack] = loop.create_future()
+    def _lane(self, stream: int | None) -> Lane:
         lane = self._lanes.get(stream)
         if lane is None:
-            lane = self._lanes[stream] = Lane(stream)
-        lane.pending.append(Append(columns, data, compress, deadline, future))
+            lane = self._lanes[stream] = Lane(stream, asyncio.get_running_loop().create_future)
+        return lane
+
+    def _arrange(self, lane: Lane, deadline: float) -> None:
+        """An append has come: see that it goes, and that it ends in time."""
         if not lane.scheduled:
             lane.scheduled = True
-            loop.call_soon(self._turn, lane)
+            asyncio.get_running_loop().call_soon(self._turn, lane)
         if deadline < self._deadlines.at:
-            self._deadlines.announce(deadline, now)
-        return future
+            self._deadlines.announce(deadline, self._now())
 
     def _encode_alone(self, columns: Columns, compress: bool) -> bytes:
         """Whether so much fits a batch is known when it is done."""
@@ -108,21 +118,8 @@ class Appender:
                     batch = flight.batch
                     assert isinstance(batch, Gathered)
                     writer.hurry(session)
-                    return self._join(batch, token)
+                    return batch.join(token)
         return None
-
-    def _join(self, batch: Gathered, token: ProducerToken) -> "asyncio.Future[Ack]":
-        """Wait for a batch that is on its way, together with those who wait already."""
-        for each in batch.appends:
-            if each.index == token.index and not each.future.done():
-                return each.future
-        future: asyncio.Future[Ack] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_retrieve)
-        append = Append(Columns([b""] * token.count, None, None, 0), None, False, inf, future)
-        append.index = token.index
-        append.columns = None
-        batch.appends.append(append)
-        return future
 
     def close(self) -> None:
         """End every wait: what was sent is of unknown outcome, what was not is not in the log."""
@@ -131,6 +128,7 @@ class Appender:
         self._room.close(self._closed)
         for lane in self._lanes.values():
             self._fail_lane(lane, self._closed)
+        self._lanes.clear()
         for writer in self._writers.values():
             for flight in writer.close():
                 flight.batch.doubtful(OutcomeUnknown(self._closed.message))
@@ -142,33 +140,34 @@ class Appender:
         self._flush(lane)
 
     def _flush(self, lane: Lane) -> None:
-        most = max(SPLIT_APPENDS, -(-len(lane.pending) // APPENDS_IN_FLIGHT))
-        while lane.pending:
+        most = 0
+        while lane:
             try:
-                writer = self._choose(lane)
+                ready = self._ready(lane)
             except VarlogError as error:
                 self._fail_lane(lane, error)
                 return
-            if writer is None:
+            if not ready:
                 return
-            appends = self._gather(lane, most)
-            if appends:
+            most = most or max(SHARE_APPENDS, -(-len(lane) // len(ready)))
+            taken = lane.take(most)
+            appends = taken.awaited()
+            if appends is not taken:
+                self._room.leave(taken.cost - appends.cost)
+            if appends.futures:
+                writer = ready[0] if len(ready) == 1 else self._world.random.choice(ready)
                 writer.submit(Gathered(self, lane, appends, writer.route))
 
-    def _choose(self, lane: Lane) -> StreamWriter | None:
-        routes = self._choice.candidates(lane.stream)
-        if routes is None:
-            return None
+    def _ready(self, lane: Lane) -> list[StreamWriter]:
+        """The streams that can take a batch of this lane just now."""
         ready = []
-        for route in routes:
+        for route in self._choice.candidates(lane.stream) or ():
             writer = self._writer(route)
             if writer.ready:
                 ready.append(writer)
             else:
                 writer.prepare()
-        if len(ready) > 1:
-            return self._world.random.choice(ready)
-        return ready[0] if ready else None
+        return ready
 
     def _writer(self, route: StreamRoute) -> StreamWriter:
         writer = self._writers.get(route)
@@ -177,37 +176,10 @@ class Appender:
             self._writers[route] = writer
         return writer
 
-    def _gather(self, lane: Lane, most: int) -> list[Append]:
-        """Up to `most`, as fit one batch; those that nobody waits for any more are dropped."""
-        taken: list[Append] = []
-        size = entries = 0
-        pending = lane.pending
-        while pending:
-            append = pending[0]
-            if append.future.done():
-                self._room.leave(append.cost)
-            elif taken and (
-                len(taken) == most
-                or size + append.cost > GATHER_BYTES
-                or entries + append.count > GATHER_ENTRIES
-                or append.compress != taken[0].compress
-                or append.data is not None
-                or taken[0].data is not None
-            ):
-                break
-            else:
-                taken.append(append)
-                size += append.cost
-                entries += append.count
-            pending.popleft()
-        return taken
-
     def _fail_lane(self, lane: Lane, error: VarlogError) -> None:
-        pending, lane.pending = lane.pending, deque()
-        for append in pending:
-            if not append.future.done():
-                append.future.set_exception(again(error))
-            self._room.leave(append.cost)
+        for appends in lane.take_all():
+            appends.fail(lambda _, __: again(error))
+            self._room.leave(appends.cost)
 
     def _changed(self) -> None:
         """The log's streams may be others now; writers of those that are gone end with their last batch."""
@@ -221,7 +193,7 @@ class Appender:
 
     def has_room(self) -> None:
         for lane in self._lanes.values():
-            if lane.pending and not lane.scheduled:
+            if lane and not lane.scheduled:
                 self._flush(lane)
 
     def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
@@ -240,9 +212,9 @@ class Appender:
                 # Under another identity its entries could get there twice: by us, and by who has the token.
                 batch.doubtful(OutcomeUnknown("the stream refused the append, which may have been sent again since"))
             else:
-                batch.lane.pending.extendleft(reversed(batch.dissolve()))
+                batch.lane.put_back(batch.dissolve())
         for lane in self._lanes.values():
-            if lane.pending and not lane.scheduled:
+            if lane and not lane.scheduled:
                 lane.scheduled = True
                 asyncio.get_running_loop().call_soon(self._turn, lane)
 
@@ -262,11 +234,8 @@ class Appender:
         """End what is due; the earliest deadline that is left."""
         following = inf
         for lane in self._lanes.values():
-            for append in lane.pending:
-                if append.deadline <= now and not append.future.done():
-                    append.future.set_exception(Timeout("the append was not sent in time: no stream took it"))
-                elif not append.future.done():
-                    following = min(following, append.deadline)
+            for appends in lane:
+                following = min(following, appends.fail(_not_sent, now))
         for writer in self._writers.values():
             for session in writer.sessions():
                 for flight in session.unresolved.values():
@@ -275,7 +244,5 @@ class Appender:
         return following
 
 
-def _retrieve(future: "asyncio.Future[Ack]") -> None:
-    """Whoever asked may have given up waiting; then nobody else looks at the error."""
-    if not future.cancelled():
-        future.exception()
+def _not_sent(_: int, __: int) -> VarlogError:
+    return Timeout("the append was not sent in time: no stream took it")

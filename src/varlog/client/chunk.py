@@ -6,12 +6,9 @@ from collections.abc import Callable
 from varlog.base.errors import OutcomeUnknown, VarlogError
 from varlog.base.ids import Glsn, ProducerToken
 from varlog.client.columns import Columns
-from varlog.client.entry import Ack
+from varlog.client.entry import Ack, single_acks
 from varlog.client.routes import StreamRoute
 from varlog.wire.batch import encode_batch, stamp_batch
-
-_new_ack = tuple.__new__
-
 
 Settled = Callable[["Chunk", VarlogError | None, Glsn], None]
 """Those who wait for a chunk have been told: the error, or its first position."""
@@ -98,9 +95,9 @@ class Chunk:
             if not self._futures[0].done():
                 self._futures[0].set_result(Ack(first, Glsn(first + self.count - 1), stream))
         else:
-            for future, glsn in zip(self._futures, range(first, first + self.count), strict=True):
+            for future, ack in zip(self._futures, single_acks(first, self.count, stream), strict=True):
                 if not future.done():
-                    future.set_result(_new_ack(Ack, (glsn, glsn, stream)))
+                    future.set_result(ack)
         self._end(None, first)
 
     def doubtful(self, error: VarlogError) -> None:

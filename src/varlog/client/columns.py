@@ -26,6 +26,13 @@ class Columns(NamedTuple):
     cost: int
     """Bytes, with what the entries cost besides."""
 
+    def part(self, index: int, count: int) -> "Columns":
+        """Entries `[index, index + count)`."""
+        part = slice(index, index + count)
+        keys = self.keys and self.keys[part]
+        headers = self.headers and self.headers[part]
+        return Columns(self.payloads[part], keys, headers, entries_cost(self.payloads[part], keys, headers))
+
 
 def as_bytes(value: object, what: str) -> bytes:
     """The value as bytes that nobody else can change."""
@@ -64,19 +71,10 @@ def check_compression() -> None:
 
 def one_entry(payload: Buffer, key: Buffer | None, headers: Headers | None) -> Columns:
     """The columns of a single entry."""
-    if type(payload) is bytes and key is None and not headers and len(payload) <= limits.ENTRY_BYTES:
-        return Columns([payload], None, None, len(payload) + ENTRY_OVERHEAD_BYTES)
-    data = as_bytes(payload, "an entry")
-    cost = len(data) + ENTRY_OVERHEAD_BYTES
-    keys: list[bytes | None] | None = None
-    if key is not None:
-        key = as_bytes(key, "a key")
-        keys, cost = [key], cost + len(key)
-    listed: list[Headers] | None = None
-    if headers:
-        copied = checked_headers(headers)
-        listed, cost = [copied], cost + headers_bytes(copied)
-    return Columns([data], keys, listed, cost)
+    entry = [as_bytes(payload, "an entry")]
+    keys = _all_keys(1, key, None)
+    listed: list[Headers] | None = [checked_headers(headers)] if headers else None
+    return Columns(entry, keys, listed, entries_cost(entry, keys, listed))
 
 
 def many_entries(
@@ -93,25 +91,23 @@ def many_entries(
         raise InvalidArgument("an append needs at least one entry")
     if len(listed) > limits.BATCH_ENTRIES:
         raise TooLarge(f"{len(listed)} entries in one batch", limits.BATCH_ENTRIES)
-    entries = as_entries(listed)
-    size = sum(map(len, entries))
+    entries, size = as_entries(listed)
     if size > limits.BATCH_BYTES:
         raise TooLarge(f"a batch of {size} bytes", limits.BATCH_BYTES)
     all_keys = _all_keys(len(entries), key, keys)
     all_headers = _all_headers(len(entries), headers)
-    cost = size + ENTRY_OVERHEAD_BYTES * len(entries)
-    if all_keys is not None:
-        cost += sum(len(each) for each in all_keys if each is not None)
-    if all_headers is not None:
-        cost += sum(map(headers_bytes, all_headers))
+    cost = size + ENTRY_OVERHEAD_BYTES * len(entries) + options_cost(all_keys, all_headers)
     return Columns(entries, all_keys, all_headers, cost)
 
 
-def as_entries(payloads: list[Buffer]) -> list[bytes]:
-    """All of them as bytes; nothing is touched one by one when they already are."""
-    if all(type(each) is bytes for each in payloads) and max(map(len, payloads)) <= limits.ENTRY_BYTES:
-        return payloads  # type: ignore[return-value]
-    return [as_bytes(each, "an entry") for each in payloads]
+def as_entries(payloads: list[Buffer]) -> tuple[list[bytes], int]:
+    """All of them as bytes, and how many bytes; nothing is touched one by one when they already are."""
+    if set(map(type, payloads)) == {bytes}:
+        size = sum(map(len, payloads))
+        if size <= limits.ENTRY_BYTES:  # and so is each of them
+            return payloads, size  # type: ignore[return-value]
+    entries = [as_bytes(each, "an entry") for each in payloads]
+    return entries, sum(map(len, entries))
 
 
 def _all_keys(count: int, key: Buffer | None, keys: Sequence[Buffer | None] | None) -> list[bytes | None] | None:
@@ -136,20 +132,23 @@ def _all_headers(count: int, headers: Headers | Sequence[Headers] | None) -> lis
     return [checked_headers(each) for each in headers]
 
 
+def entries_cost(
+    payloads: Sequence[bytes], keys: Sequence[bytes | None] | None, headers: Sequence[Headers] | None
+) -> int:
+    """What entries take in memory."""
+    return sum(map(len, payloads)) + ENTRY_OVERHEAD_BYTES * len(payloads) + options_cost(keys, headers)
+
+
+def options_cost(keys: Sequence[bytes | None] | None, headers: Sequence[Headers] | None) -> int:
+    """What is added to that by keys and headers."""
+    cost = 0
+    if keys:
+        cost += sum(map(len, filter(None, keys)))
+    if headers:
+        cost += sum(map(headers_bytes, headers))
+    return cost
+
+
 def headers_bytes(headers: Headers) -> int:
     """What the headers of one entry add to its batch, in round figures."""
     return sum(4 * len(name) + len(value) + 8 for name, value in headers.items())
-
-
-def joined(parts: Sequence[Columns]) -> Columns:
-    """Several appends as one batch, in this order."""
-    if len(parts) == 1:
-        return parts[0]
-    payloads = [payload for part in parts for payload in part.payloads]
-    keys: list[bytes | None] | None = None
-    headers: list[Headers] | None = None
-    if any(part.keys is not None for part in parts):
-        keys = [key for part in parts for key in (part.keys or [None] * len(part.payloads))]
-    if any(part.headers is not None for part in parts):
-        headers = [each for part in parts for each in (part.headers or [{}] * len(part.payloads))]
-    return Columns(payloads, keys, headers, sum(part.cost for part in parts))

@@ -60,7 +60,14 @@ class _NoHeaders(dict[str, bytes]):
 
 NO_HEADERS: Mapping[str, bytes] = _NoHeaders()
 
+_make_ack = partial(tuple.__new__, Ack)
 _make_entry = partial(tuple.__new__, Entry)
+
+
+def single_acks(first: int, count: int, stream: StreamId) -> Iterator[Ack]:
+    """The acks of appends of one entry each, at consecutive positions."""
+    glsns = range(first, first + count)
+    return map(_make_ack, zip(glsns, glsns, repeat(stream)))
 
 
 def time_of(time_us: int) -> datetime:

@@ -23,15 +23,12 @@ LONGEST_PAUSE_SECONDS = 1.0
 
 # ---------------------------------------------------------------- appends
 
-SPLIT_APPENDS = 128
-"""From so many on, appends that wait together are shared among the batches that may go, so that the
-client encodes one while others are on their way."""
+SHARE_APPENDS = 1024
+"""Beyond so many, appends that wait together are shared among the streams that can take them. Fewer are not cut
+into several batches: a batch costs every process on its way more than what is in it."""
 
 GATHER_BYTES = 1 << 20
-"""Appends that wait at the same time travel as one batch up to this size."""
-
-GATHER_ENTRIES = 1 << 14
-"""The same in entries."""
+"""Appends that wait at the same time travel as one batch up to this size, what entries cost besides included."""
 
 APPENDS_IN_FLIGHT = 4
 """Batches of gathered appends on their way to one stream. Small, so that appends gather while they wait."""

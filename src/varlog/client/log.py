@@ -63,12 +63,12 @@ class Log:
         answers is chosen. Raises `OutcomeUnknown` if the entry was sent and not answered in time: its
         `token`, given to `retry`, settles it. Any other error: the entry is not in the log.
         """
-        columns = one_entry(payload, key, headers)
-        if expect is None and timeout is None and not compress:
-            future = self._appender.try_append(columns, cast(StreamId | None, stream), False, self._timeout)
+        plain = key is None and headers is None and expect is None and timeout is None and not compress
+        if plain and type(payload) is bytes:
+            future = self._appender.try_append(payload, stream, self._timeout)
             if future is not None:
                 return await future
-        return await self._append(columns, expect, stream, compress, timeout)
+        return await self._append(one_entry(payload, key, headers), expect, stream, compress, timeout)
 
     async def append_batch(
         self,
@@ -95,8 +95,7 @@ class Log:
             await self._refuse("conditional_append", timeout)
         if compress:
             check_compression()
-        chosen = None if stream is None else StreamId(stream)
-        return await self._appender.append(columns, chosen, compress, self._seconds(timeout))
+        return await self._appender.append(columns, stream, compress, self._seconds(timeout))
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
         info = await self._context.routes.resolve(self._seconds(timeout))
