@@ -17,7 +17,7 @@ from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
-from varlog.core.ordering.cut import StreamOrder
+from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.core.replica import ReplicaState, Verdict, judge_commit
 from varlog.node import server as node_server
 from varlog.node.forwarder import STORES_IN_FLIGHT, Forwarder
@@ -239,14 +239,22 @@ def missing_report_ignored() -> Iterator[None]:
 
 @_bug("a cut is announced while it is being persisted")
 def cut_announced_early() -> Iterator[None]:
-    plain = Orderer._commit
+    next_cut, commit = LogOrder.next_cut, Orderer._commit
+    made: list[Cut] = []
 
-    async def commit(self: Orderer, transaction: Transaction) -> bool:
-        task = asyncio.get_running_loop().create_task(plain(self, transaction))
-        task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
-        return True
+    def remember(self: LogOrder) -> Cut | None:
+        cut = next_cut(self)
+        if cut is not None:
+            made.append(cut)
+        return cut
 
-    with _swap(Orderer, _commit=commit):
+    async def announce_and_commit(self: Orderer, transaction: Transaction) -> bool:
+        cuts = made[:]
+        made.clear()
+        self._announce(cuts)
+        return await commit(self, transaction)
+
+    with _swap(LogOrder, next_cut=remember), _swap(Orderer, _commit=announce_and_commit):
         yield
 
 
