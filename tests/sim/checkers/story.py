@@ -13,6 +13,7 @@ from varlog.sim.history import (
     Read,
     Record,
     Replica,
+    Seal,
     Subscription,
     Tail,
     Trim,
@@ -59,6 +60,9 @@ class Story:
 
     def trim(self, upto: int, *, done: bool = True) -> Trim:
         return self.history.add(Trim(upto=upto, done=done, **self._times(None)))
+
+    def seal(self, position: int) -> Seal:
+        return self.history.add(Seal(position=position, **self._times(None)))
 
     def find(self, time_us: int, glsn: int) -> Find:
         return self.history.add(Find(time_us=time_us, glsn=glsn, **self._times(None)))
