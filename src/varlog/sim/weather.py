@@ -203,6 +203,8 @@ class Shape:
     """Of each client."""
     producers: int = 0
     """Of each client, anonymous and pipelined."""
+    seals: bool = False
+    """The last log is sealed while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -214,6 +216,7 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
+            f"{'; the last log is sealed' * self.seals}"
         )
 
 
@@ -372,4 +375,5 @@ def _draw_shape(random: Random) -> Shape:
         subscribers=random.choice((0, 1, 2)),
         producers=random.choice((0, 0, 1, 2)),
         named_producers=random.random() < 0.3,
+        seals=random.random() < 0.15,
     )
