@@ -144,7 +144,9 @@ class LogOrder:
         return not self._closed and known.ready_end() > known.committed
 
     def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
-        before = max(stream.tails.get(node, FIRST_SLOT), stream.committed)
+        # Members of a closed log cut off what lies beyond its end: they have forgotten nothing that counts.
+        known = FIRST_SLOT if self._closed else stream.tails.get(node, FIRST_SLOT)
+        before = max(known, stream.committed)
         if tail < before and not stream.stopped:
             stream.stopped = f"node {node} has lost synced entries: it had {before} and reports {tail}"
 
