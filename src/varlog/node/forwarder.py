@@ -74,7 +74,7 @@ class Forwarder:
         assert isinstance(status, pb.ReplicaStatus)
         if status.state == pb.REPLICA_FAILED:
             raise Unavailable("its replica has stopped")
-        if status.contiguous > self._replica.log.durable:
+        if status.contiguous > self._replica.log.durable and self._replica.state is ReplicaState.OPEN:
             self._replica.trouble = (
                 f"node {self._backup} has {status.contiguous} slots of {self._replica.id}, "
                 f"more than its primary ({self._replica.log.durable}): the primary lost synced entries"
