@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from varlog.base.errors import AlreadyExists, Timeout, VarlogError
 from varlog.client import Cluster, Log, connect
+from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
@@ -202,6 +203,7 @@ class Scenario:
             await probe
         self.stopping = True
         await self._settle(admin, cluster)
+        await self._await_calm(admin, cluster)
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
@@ -315,6 +317,28 @@ class Scenario:
                 break
         for subscription in self._open_subscriptions():
             subscription.must_catch_up = True
+
+    async def _await_calm(self, admin: Process, cluster: Cluster) -> None:
+        """Until the status names no trouble of a stream that has none: an operator must be able to believe it."""
+        deadline = self.loop.now + BOUND_SECONDS
+        while True:
+            try:
+                alarms = self._false_alarms(await cluster.status())
+            except VarlogError as error:
+                alarms = [Violation("status", "", f"cannot be asked for: {error!r}")]
+            if not alarms or self.loop.now > deadline:
+                break
+            await admin.clock.sleep(1.0)
+        self.violations += alarms
+
+    def _false_alarms(self, status: ClusterStatus) -> list[Violation]:
+        found = []
+        for log in status.logs:
+            info = self.infos[log.log.name]
+            for stream, known in zip(log.streams, info.chain[-1].streams, strict=True):
+                if stream.trouble and not any(self._trouble(info, known, node) for node in known.members):
+                    found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
+        return found
 
     async def _tails(self, cluster: Cluster) -> dict[str, int] | None:
         try:
