@@ -122,6 +122,10 @@ class LogOrder:
         """No more cuts: the segment's end is fixed."""
         self._closed = True
 
+    def reopen(self) -> None:
+        """Nothing was made of its end."""
+        self._closed = False
+
     # ------------------------------------------------------------ reports
 
     @property
