@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.sim.world import Cluster, Small
 
-from varlog.base.errors import NoSpace, Sealed, VarlogError
+from varlog.base.errors import NoSpace, OutcomeUnknown, Sealed, VarlogError
 from varlog.client import connect as connect_cluster
 from varlog.ports.disk import DiskFailed
 from varlog.repository import Repository, RepositoryConfig
@@ -136,5 +136,20 @@ def test_a_log_is_sealed_and_trimmed_at_the_same_time() -> None:
             assert end == end_again == 4
             info = await log.info()
             assert (info.trimmed, info.sealed) == (2, True)
+
+    small.run(work)
+
+
+def test_a_seal_whose_commit_failed_may_have_been_done() -> None:
+    small = Cluster()
+
+    async def work(process: Process) -> None:
+        store = small.servers.repositories[0].metadata
+        assert store is not None
+        async with connect_cluster(small.servers.url, world=process.world) as cluster:
+            log = await cluster.create_log("orders", replicas=1)
+            store.failures_wanted = 1
+            with pytest.raises(OutcomeUnknown):
+                await log.seal()
 
     small.run(work)

@@ -18,6 +18,7 @@ ONCE_FAILED: dict[int, str] = {
     13: "a connection attempt that failed when nobody waited for it any more was an unhandled error",
     44: "a named producer's batch that was never sent left its number to the next (I1, I2, I5)",
     131: "the primary of a sealed log was said to have lost what a backup had not cut off yet (status)",
+    1134: "a seal whose commit failed was said to be refused, and had been done (I11)",
     1545: "a node whose connection broke while it registered got two ids, and was locked out (I14)",
     2076: "a producer's batches were overtaken on another stream (lanes)",
 }

@@ -15,6 +15,7 @@ from varlog.base.errors import (
     InvalidArgument,
     NoSpace,
     NotWritten,
+    OutcomeUnknown,
     Unavailable,
     Unsupported,
     VarlogError,
@@ -83,10 +84,11 @@ class Service:
         async def run(request: Request) -> None:
             try:
                 await handler(request)
+            except DiskFailed as error:
+                request.fail(OutcomeUnknown(f"the store failed, and may have it or not: {error.message}"))
+                raise  # the store is gone, and with it this repository: see Repository.wait_failed
             except VarlogError as error:
                 request.fail(error)
-                if isinstance(error, DiskFailed):
-                    raise  # the store is gone, and with it this repository: see Repository.wait_failed
 
         def handle(request: Request) -> None:
             self._scope.spawn(run(request), name=request.method.name.lower())

@@ -119,6 +119,8 @@ class Seal(Operation):
     kind = "seal"
     position: int | None = None
     """One past the last position, as it was answered; None: it ended in an error."""
+    refused: bool = False
+    """In an error that says it was certainly not done."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,6 +139,7 @@ class FinalLog:
     log: str = ""
     trimmed: int = 0
     tail: int = 0
+    sealed: bool = False
     glsns: list[int] = field(default_factory=list)
     payloads: list[str] = field(default_factory=list)
     streams: list[int] = field(default_factory=list)

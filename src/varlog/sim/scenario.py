@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
-from varlog.base.errors import AlreadyExists, Timeout, VarlogError
+from varlog.base.errors import AlreadyExists, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
@@ -22,11 +22,12 @@ from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.faults import Nemesis
-from varlog.sim.history import Append, Expectation, History, Seal, Subscription, fingerprint, payload_bytes
+from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
+from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
 from varlog.sim.workload import Worker
@@ -69,10 +70,8 @@ class Scenario:
         """What showed already while it was played."""
         self.stopping = False
         self.lost: Host | None = None
-        self.sealed = ""
-        """The log that is to be sealed; empty: none."""
-        self._sealing: asyncio.Task[None] | None = None
         self.infos: dict[str, pb.LogInfo] = {}
+        self._sealer: Sealer | None = None
         self._random = Random(f"{weather.seed}/scenario")
         self._nemesis = Nemesis(self.cluster, weather.faults, Random(f"{weather.seed}/faults"))
         self._workers: dict[str, Worker] = {}
@@ -102,7 +101,9 @@ class Scenario:
             await self._as_admin(admin, self._create_logs)
             self._start_workers()
             if self.shape.seals:
-                self._sealing = self.loop.create_task(self._seal_sometime(admin), name="seal")
+                delay = self._random.random() * self.shape.chaos_seconds
+                self._sealer = Sealer(admin, self.log_names[-1], self._connect, self.recorder)
+                self._sealer.start(delay, self._random)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -120,28 +121,6 @@ class Scenario:
         for host in (*self.cluster.clients, self._admin, *self.cluster.nodes):
             host.crash(power_loss=True, keep=0.0)
         await self._audit_files()
-
-    async def _seal_sometime(self, admin: Process) -> None:
-        await asyncio.sleep(self._random.random() * self.shape.chaos_seconds)
-        await self._as_admin(admin, self._seal)
-
-    async def _seal(self, admin: Process) -> None:
-        """Until it is answered: what was asked for once cannot be taken back."""
-        name = self.log_names[-1]
-        self.sealed = name
-        cluster = await self._connect(admin)
-        while True:
-            seal = self.recorder.begin(admin, Seal(log=name))
-            try:
-                position = await cluster.log(name).seal()
-            except VarlogError as error:
-                self.recorder.end(admin, seal, error)
-                await admin.clock.sleep(0.2)
-            else:
-                seal.position = position
-                self.recorder.end(admin, seal)
-                break
-        await cluster.close()
 
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
@@ -189,7 +168,8 @@ class Scenario:
     async def _probe_and_settle(self, admin: Process) -> None:
         healed, healed_time = self.recorder.tick(), self.loop.now
         cluster = await self._connect(admin)
-        await self._await_seal(admin)
+        if self._sealer is not None:
+            self.violations += await self._sealer.wait(BOUND_SECONDS)
         self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
         probes = []
         for name, info in self.infos.items():
@@ -210,14 +190,6 @@ class Scenario:
             if self._readable(name):
                 await self._read_whole_log(admin, cluster.log(name), name)
         await cluster.close()
-
-    async def _await_seal(self, admin: Process) -> None:
-        if self._sealing is None:
-            return
-        try:
-            await within(admin.clock, BOUND_SECONDS, self._sealing)
-        except Timeout:
-            self.violations.append(Violation("I14", self.sealed, f"it could not be sealed in {BOUND_SECONDS:g} s"))
 
     async def _read_whole_log(self, admin: Process, log: Log, name: str) -> None:
         try:
@@ -258,7 +230,7 @@ class Scenario:
 
     def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
         """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
-        if info.name == self.sealed:
+        if info.sealed:
             return "the log is sealed"
         return next((trouble for node in stream.members if (trouble := self._trouble(info, stream, node))), "")
 

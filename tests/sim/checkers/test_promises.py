@@ -153,6 +153,28 @@ def test_i11_an_end_that_moves() -> None:
     assert story.violations("I11")
 
 
+def test_i11_a_seal_that_is_gone() -> None:
+    story = Story()
+    story.seal(2)
+    story.final("a", sealed=False)
+    assert story.violations("I11")
+
+
+def test_i11_a_seal_that_was_refused_or_never_asked_for() -> None:
+    story = Story()
+    story.refused_seal()
+    story.ack("a", 1)
+    story.final("a")
+    assert not story.violations("I11")
+    story = Story()
+    story.refused_seal()
+    story.final("a", sealed=True)
+    assert story.violations("I11")
+    story = Story()
+    story.final("a", sealed=True)
+    assert story.violations("I11")
+
+
 def test_i11_a_member_that_does_not_finish() -> None:
     story = Story()
     story.seal(2)
@@ -166,6 +188,14 @@ def test_i9_a_subscription_that_ends_before_the_sealed_log_does() -> None:
     story.seal(4)
     story.subscription(1, [1, 2], "ab")
     story.final("abc")
+    assert story.violations("I9")
+
+
+def test_i9_a_subscription_that_ends_though_the_seal_was_refused() -> None:
+    story = Story()
+    story.refused_seal()
+    story.subscription(1, [1, 2], "ab", stop=4)
+    story.final("ab")
     assert story.violations("I9")
 
 

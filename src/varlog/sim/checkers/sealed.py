@@ -1,4 +1,7 @@
-"""I11, as far as `cut` goes. Sealed is sealed: after a seal is answered no ack is given, and the end never moves."""
+"""I11, as far as `cut` goes. Sealed is sealed: after a seal is answered no ack is given, and the end never moves.
+
+And only then: a seal that was refused was not done.
+"""
 
 from collections.abc import Iterator
 
@@ -7,6 +10,9 @@ from varlog.sim.history import Seal
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
+    if history.final is not None and history.final.sealed and all(seal.refused for seal in history.seals):
+        asked = ", ".join(map(describe, history.seals)) or "nobody asked for it"
+        yield history.violation("I11", f"the log is sealed, but: {asked}")
     answered = [seal for seal in history.seals if seal.position is not None and seal.end is not None]
     if not answered:
         return
@@ -16,8 +22,9 @@ def check(history: LogHistory) -> Iterator[Violation]:
         if seal.position != end:
             yield history.violation("I11", f"{describe(seal)}, but before: {describe(first)}")
     yield from _appends(history, first, end)
-    if history.final is not None and history.final.tail != end - 1:
-        yield history.violation("I11", f"{describe(first)}, but the log ends at {history.final.tail}")
+    if history.final is not None and (history.final.tail != end - 1 or not history.final.sealed):
+        state = "sealed" if history.final.sealed else "open"
+        yield history.violation("I11", f"{describe(first)}, but the log is {state} and ends at {history.final.tail}")
     for replica in history.replicas:
         if replica.state in ("open", "sealed"):
             yield history.violation(

@@ -41,7 +41,7 @@ def _all_streams(history: LogHistory, subscription: Subscription) -> Iterator[Vi
 
 def _due_end(history: LogHistory, subscription: Subscription) -> int:
     """Where it may end: at its stop, or where a sealed log ends."""
-    if not history.seals:
+    if all(seal.refused for seal in history.seals):
         return subscription.stop
     end = history.final.tail + 1 if history.final is not None else 0
     return min(subscription.stop, end) if subscription.stop else end
