@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from varlog.base.errors import InvalidArgument
-from varlog.base.ids import Glsn, Slot
+from varlog.base.ids import Glsn, LogId, Slot
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
@@ -299,6 +299,17 @@ def stale_tail() -> Iterator[None]:
         request.reply(pb.TailReply(tail=copied[1], trimmed=self._catalog.log(log).trimmed))
 
     with _swap(service.Service, tail=tail):
+        yield
+
+
+@_bug("a log's end is recorded without waiting for the cut that is being made", lambda weather: weather.shape.seals)
+def end_before_the_last_cut() -> Iterator[None]:
+    async def close(self: Orderer, log: LogId) -> LogOrder:
+        order = self.order(log)
+        order.close()
+        return order
+
+    with _swap(Orderer, close=close):
         yield
 
 

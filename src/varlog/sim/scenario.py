@@ -73,7 +73,8 @@ class Scenario:
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._random = Random(f"{weather.seed}/scenario")
-        self._nemesis = Nemesis(self.cluster, weather.faults, Random(f"{weather.seed}/faults"))
+        chance = Random(f"{weather.seed}/faults")
+        self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=weather.shape.seals)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
