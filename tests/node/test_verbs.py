@@ -235,7 +235,13 @@ def test_producers_are_recognised_also_after_a_restart(tmp_path: Path) -> None:
             await cluster.start_node(primary)
             peer = await cluster.to_node(primary)
             request = pb.ProducerRequest(log=log.id, segment=1, stream=1, producer=b"producer-one-16b")
-            assert (await peer.call(Method.PRODUCER, request, timeout=TIMEOUT_S)).message.next_sequence == 2
+            while True:
+                try:
+                    reply = await peer.call(Method.PRODUCER, request, timeout=TIMEOUT_S)
+                    break
+                except Unavailable:  # it has not heard all its backups yet
+                    await asyncio.sleep(0.02)
+            assert reply.message.next_sequence == 2
             assert (await append(peer, log, batch(b"c", sequence=1))).message == second
 
     run(story())

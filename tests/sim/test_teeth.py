@@ -16,7 +16,6 @@ from varlog.sim.weather import draw
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
-    "backup_before_primary_sync": 100,
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "cut_announced_early": 20,
@@ -24,6 +23,8 @@ CAUGHT_WITHIN: dict[str, int] = {
     "history_dropped_early": 20,
     "merge_does_not_wait": 20,
     "missing_report_ignored": 20,
+    "older_writer_taken": 200,
+    "primary_asks_nobody": 80,
     "producers_forgotten": 60,
     "retry_with_new_identity": 20,
     "stale_tail": 20,
@@ -34,7 +35,6 @@ CAUGHT_WITHIN: dict[str, int] = {
 
 EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
-    "backup_before_primary_sync": {"I1", "I2", "I8", "I14", "defect"},
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "cut_announced_early": {"I1", "I2", "I4", "I10", "I14", "defect"},
@@ -42,6 +42,8 @@ EVIDENCE: dict[str, set[str]] = {
     "history_dropped_early": {"I14"},
     "merge_does_not_wait": {"I9", "defect"},
     "missing_report_ignored": {"I1", "I14", "status"},
+    "older_writer_taken": {"I1", "I8", "I14"},
+    "primary_asks_nobody": {"I1", "I2", "I5", "I8", "I14", "defect"},
     "producers_forgotten": {"I5"},
     "retry_with_new_identity": {"I5"},
     "stale_tail": {"I10"},

@@ -171,7 +171,10 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     search = _Search(context, timeout)
     tail = await ask_tail(context, timeout)
     committed = await committed_slots(context, max(0.001, search.left))
-    works = [_first_at(search, route, time_us, committed.get(route.id, Slot(0))) for route in context.routes.streams]
+    works = [
+        _first_at(search, route, time_us, committed.get(route.id, Slot(0)), tail.trimmed)
+        for route in context.routes.streams
+    ]
     found: list[Glsn] = []
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
@@ -182,8 +185,8 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     return Glsn(max(first, tail.trimmed + 1))  # the trim point may lie inside a batch
 
 
-async def _first_at(search: _Search, route: StreamRoute, time_us: int, committed: Slot) -> Glsn | None:
-    """Of one stream. A replica that is behind does not know that there is nothing: another is asked."""
+async def _first_at(search: _Search, route: StreamRoute, time_us: int, committed: Slot, trimmed: int) -> Glsn | None:
+    """Of one stream. A replica that is behind does not know what was committed or trimmed: another is asked."""
     request = _question(route)
     request.time_us = time_us
     attempt = 0
@@ -191,12 +194,13 @@ async def _first_at(search: _Search, route: StreamRoute, time_us: int, committed
         part = await search.ask(route, request, attempt)
         if part is not None:
             try:
-                for placed in placed_batches(part.message, part.body):
-                    return placed.glsn
+                placed = next(iter(placed_batches(part.message, part.body)), None)
             except Corrupt as error:
                 search.last = error
             else:
-                if part.message.status.committed >= committed:
+                if placed is None and part.message.status.committed >= committed:
                     return None
+                if placed is not None and placed.glsn + len(placed.batch) > trimmed + 1:
+                    return placed.glsn
         attempt += 1
         await search.again(attempt)

@@ -2,8 +2,8 @@
 
     0           trimmed        committed          durable       appended
     |--- gone ---|--- readable ---|--- synced -------|--- staged --|
-                                  `- waits for its   `- not reported, not copied,
-                                     binding            not yet anywhere for sure
+                                  `- waits for its   `- not reported: not yet
+                                     binding            anywhere for sure
 
 Always: trimmed <= committed <= durable <= appended (I3, I13; C3). A replica reports `durable`,
 never `appended`; it binds a commit only if it continues at `committed` and lies below `durable`.

@@ -1,8 +1,9 @@
 """Copies a stream from its primary to one backup, in slot order (S4).
 
-One task per backup: it asks how far the backup is, then sends what is durable here and missing there,
-several STOREs ahead of their answers. Whatever goes wrong, it starts over from what the backup says
-it has. After a failed copy nothing later is copied until the backup's word is known again.
+One task per backup connects, asks how far the backup is, and deals with whatever goes wrong. The usual
+work needs no task: each group of batches is sent the moment it is about to be written here
+(`_push`), several STOREs ahead of their answers. After a failed copy nothing later is copied until
+the backup's own word is known again.
 """
 
 import asyncio
@@ -35,15 +36,22 @@ Connect = Callable[[NodeId], Awaitable[Peer]]
 class Forwarder:
     """Brings one backup up to the primary and keeps it there."""
 
-    def __init__(self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock) -> None:
+    def __init__(self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int) -> None:
+        self.trouble = ""
         self._replica = replica
         self._backup = backup
         self._connect = connect
         self._clock = clock
+        self._writer = writer
         self._wake = asyncio.Event()
+        self._peer: Peer | None = None
+        """Set while copies may be sent at once."""
+        self._cursor = Slot(0)
+        """What comes next."""
         self._in_flight: deque[asyncio.Future[Reply]] = deque()
-        self.trouble = ""
-        replica.on_sync.append(self._wake.set)
+        self._failure: VarlogError | None = None
+        replica.on_group.append(self._push)
+        replica.on_sync.append(self._wake_if_behind)
 
     async def run(self) -> None:
         """Until cancelled, or until the replica is finished or failed."""
@@ -51,15 +59,16 @@ class Forwarder:
         while self._replica.state is not ReplicaState.FAILED:
             try:
                 peer = await self._connect(self._backup)
-                cursor = await self._ask(peer)
+                self._cursor = await self._ask(peer)
                 self.trouble = ""
                 pause = PAUSE_S
-                await self._copy(peer, cursor)
+                await self._copy(peer)
             except Sealed:
                 return
             except VarlogError as error:
                 self.trouble = f"node {self._backup}: {error.message}"
             finally:
+                self._peer = None
                 self._forget_in_flight()
             await self._clock.sleep(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
@@ -74,85 +83,106 @@ class Forwarder:
         assert isinstance(status, pb.ReplicaStatus)
         if status.state == pb.REPLICA_FAILED:
             raise Unavailable("its replica has stopped")
-        if status.contiguous > self._replica.log.durable and self._replica.state is ReplicaState.OPEN:
+        if status.contiguous > self._replica.log.appended and self._replica.state is ReplicaState.OPEN:
             self._replica.trouble = (
                 f"node {self._backup} has {status.contiguous} slots of {self._replica.id}, "
-                f"more than its primary ({self._replica.log.durable}): the primary lost synced entries"
+                f"more than its primary ever had ({self._replica.log.appended})"
             )
             raise Unavailable(self._replica.trouble)
         return Slot(status.contiguous)
 
-    async def _copy(self, peer: Peer, cursor: Slot) -> None:
-        """Send from `cursor` on, for ever."""
+    # ------------------------------------------------------------ the task's part
+
+    async def _copy(self, peer: Peer) -> None:
+        """Send from the cursor on, for ever: what is in memory at once, what is only on disk from there."""
         replica = self._replica
-        while True:
-            while cursor < replica.log.durable and len(self._in_flight) < STORES_IN_FLIGHT:
-                end, body = await self._next_body(cursor)
-                self._send(peer, cursor, body)
-                cursor = end
-                if not peer.writable:
-                    await peer.drained()
+        self._failure = None
+        peer.on_close(lambda _: self._wake.set())
+        while replica.state is not ReplicaState.FAILED:
             self._wake.clear()
-            if self._in_flight:
-                cursor = await self._settle_oldest(cursor)
-            elif cursor >= replica.log.durable:
-                if peer.closed_error is not None:
-                    raise peer.closed_error
-                if replica.state is ReplicaState.FAILED:
-                    return
+            self._peer = peer
+            self._push()
+            if self._failure is not None:
+                raise self._failure
+            if peer.closed_error is not None:
+                raise peer.closed_error
+            if not peer.writable:
+                await peer.drained()
+            elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
+                self._peer = None  # nothing overtakes what is being read
+                self._send(peer, *await self._read_back())
+            else:
                 await self._wake.wait()
 
-    async def _settle_oldest(self, cursor: Slot) -> Slot:
-        """Wait for the oldest answer, or for more to send while there is room for it."""
-        oldest = self._in_flight[0]
-        if len(self._in_flight) < STORES_IN_FLIGHT and not oldest.done():
-            await self._wake.wait()  # set by the next sync and by every answer
-            if not oldest.done():
-                return cursor
-        self._in_flight.popleft()
-        try:
-            self._judge(await oldest)
-        except Gap as gap:
-            # an earlier copy was lost: go back to what the backup has
-            self._forget_in_flight()
-            return Slot(gap.expected)
-        return cursor
+    def _is_behind(self) -> bool:
+        """What comes next is no longer in memory, and on disk by now."""
+        return self._cursor < self._replica.log.durable and self._replica.recent(self._cursor) is None
 
-    def _send(self, peer: Peer, slot: Slot, body: list[Buffer]) -> None:
-        future = peer.start_call(Method.STORE, self._request(slot), body, timeout=STORE_TIMEOUT_S)
-        future.add_done_callback(lambda _: self._wake.set())
-        self._in_flight.append(future)
+    def _wake_if_behind(self) -> None:
+        if self._peer is not None and self._is_behind():
+            self._wake.set()
 
-    def _request(self, slot: Slot) -> pb.StoreRequest:
-        replica = self._replica.id
-        return pb.StoreRequest(log=replica.log, segment=replica.segment, stream=replica.stream, slot=slot)
-
-    def _forget_in_flight(self) -> None:
-        for future in self._in_flight:
-            future.add_done_callback(_retrieve)
-            future.cancel()
-        self._in_flight.clear()
-
-    async def _next_body(self, cursor: Slot) -> tuple[Slot, list[Buffer]]:
-        """Durable batches from `cursor` on, about `STORE_BYTES` of them, and where they end."""
-        body: list[Buffer] = []
-        size = 0
-        while size < STORE_BYTES:
-            recent = self._replica.recent(cursor)
-            if recent is None:
-                break
-            cursor, data = recent
-            body.append(data)
-            size += len(data)
-        if body:
-            return cursor, body
-        run = await self._replica.log.read(cursor, self._replica.log.durable, STORE_BYTES)
+    async def _read_back(self) -> tuple[Slot, list[Buffer]]:
+        run = await self._replica.log.read(self._cursor, self._replica.log.durable, STORE_BYTES)
         batches = [
             run.data[record.body : record.body + record.length]
             for record in walk_records(run.data)
             if record.kind == RecordKind.BATCH
         ]
         return run.end, list(batches)
+
+    # ------------------------------------------------------------ without a task
+
+    def _push(self) -> None:
+        """Send all batches that are in memory, as far as the backup takes them."""
+        peer, replica = self._peer, self._replica
+        while peer is not None and peer.writable and len(self._in_flight) < STORES_IN_FLIGHT:
+            body: list[Buffer] = []
+            size, end = 0, self._cursor
+            while size < STORE_BYTES and (recent := replica.recent(end)) is not None:
+                end, data = recent
+                body.append(data)
+                size += len(data)
+            if not body:
+                return
+            self._send(peer, end, body)
+
+    def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
+        future = peer.start_call(Method.STORE, self._request(self._cursor), body, timeout=STORE_TIMEOUT_S)
+        self._in_flight.append(future)
+        self._cursor = end
+        future.add_done_callback(self._answered)
+
+    def _answered(self, _: "asyncio.Future[Reply]") -> None:
+        """Answers are taken in the order of what was sent."""
+        in_flight = self._in_flight
+        try:
+            while in_flight and in_flight[0].done():
+                self._judge(in_flight.popleft().result())
+        except Gap as gap:
+            # an earlier copy was lost: go back to what the backup has
+            self._forget_in_flight()
+            self._cursor = Slot(gap.expected)
+        except VarlogError as error:
+            self._failure = error
+            self._peer = None
+        if self._failure is not None or not self._peer or not self._peer.writable or self._is_behind():
+            self._wake.set()
+        else:
+            self._push()
+
+    def _request(self, slot: Slot) -> pb.StoreRequest:
+        replica = self._replica.id
+        return pb.StoreRequest(
+            log=replica.log, segment=replica.segment, stream=replica.stream, slot=slot, writer=self._writer
+        )
+
+    def _forget_in_flight(self) -> None:
+        for future in self._in_flight:
+            future.remove_done_callback(self._answered)
+            future.add_done_callback(_retrieve)
+            future.cancel()
+        self._in_flight.clear()
 
 
 def _retrieve(future: "asyncio.Future[Reply]") -> None:

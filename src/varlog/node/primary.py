@@ -1,11 +1,13 @@
 """The primary of a stream under `cut`: takes appends, gives them slots, answers when they are bound (S1, S4, S5).
 
-    client --APPEND--> [ stage ] --sync--> [ forward to every backup ] ... report, cut, advance ... --reply--> client
+                             .--> [ write and sync here ]  --report--.
+    client --APPEND--> [ stage ]                                      >--- cut, advance --reply--> client
+                             `--> [ store at every backup ] --report-'
 
 An append is answered by the commit that covers it and by nothing else: never on replication alone.
-Its batch is forwarded only when it is durable here, so a backup never has more than its primary;
-any copy that arrives late or twice is identical to what the primary holds, and a primary that was
-restarted simply goes on.
+Its batch goes to this disk and to the backups at the same time, in the order of slots. So a backup may
+have on its disk what this one lost in a crash: a primary that was started again takes that back
+first (`takeback`), and takes no append before. While it serves, no backup has more than its primary.
 
 A producer's batches arrive in sequence. One that is already here is answered with the position it
 has; one that leaves a gap is refused with the sequence to go on from.
@@ -15,7 +17,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from varlog.base import limits
-from varlog.base.errors import Gap, InvalidArgument, OutcomeUnknown, Overloaded, Sealed, VarlogError
+from varlog.base.errors import Gap, InvalidArgument, OutcomeUnknown, Overloaded, Sealed, Unavailable, VarlogError
 from varlog.base.ids import FIRST_SLOT, Glsn, Slot
 from varlog.base.ranges import Binding
 from varlog.core.replica import ReplicaState, refuse_store
@@ -46,6 +48,8 @@ class Primary:
     """Appends of one stream."""
 
     def __init__(self, replica: Replica) -> None:
+        self.closed = ""
+        """Why it takes no appends yet; empty when it does."""
         self._replica = replica
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
@@ -59,6 +63,7 @@ class Primary:
 
     def append(self, request: Request) -> None:
         """Handle APPEND; raises what refuses it."""
+        self._refuse_closed()
         header = check_batch(request.body)
         if header.total_bytes != len(request.body):
             raise InvalidArgument("an append carries exactly one batch")
@@ -73,6 +78,15 @@ class Primary:
         slot = replica.stage([(request.body, header)])
         self._waiting.append(_Waiting(request, slot, header.count, header.total_bytes))
         self._waiting_bytes += header.total_bytes
+
+    def next_sequence(self, producer: bytes) -> int:
+        """What a producer goes on with."""
+        self._refuse_closed()
+        return self._replica.log.producers.next_sequence(producer)
+
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            raise Unavailable(self.closed)
 
     def _is_repeated(self, request: Request, header: BatchHeader) -> bool:
         producers = self._replica.log.producers

@@ -21,7 +21,24 @@ async def serve_read(request: Request, replica: Replica) -> None:
     assert isinstance(message, pb.ReadRequest)
     if replica.failure is not None:
         raise replica.failure
-    await _Reading(request, message, replica).run()
+    if message.stored:
+        await _serve_stored(request, message, replica)
+    else:
+        await _Reading(request, message, replica).run()
+
+
+async def _serve_stored(request: Request, message: pb.ReadRequest, replica: Replica) -> None:
+    """For a primary that takes back what it lost: everything durable from a slot on, once."""
+    slot = Slot(message.slot)
+    while True:
+        end = replica.log.durable
+        run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
+        last = run.end >= end
+        part = pb.ReadPart(slot=run.slot, status=replica.status())
+        await request.part(part, [run.data] if len(run.data) else (), end=last)
+        if last:
+            return
+        slot = run.end
 
 
 class _Reading:

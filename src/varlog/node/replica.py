@@ -57,7 +57,11 @@ class Replica:
         """What ails it, for people."""
         self.full = False
         """Its volume had no room for what came last."""
+        self.writer = 0
+        """The newest life of the primary that stores came from; nothing is taken from an older one."""
         self.on_commit: list[Callable[[Binding], None]] = []
+        self.on_group: list[Callable[[], None]] = []
+        """What is staged now is about to be written."""
         self.on_sync: list[Callable[[], None]] = []
         self.on_fail: list[Callable[[VarlogError], None]] = []
         self.on_finish: list[Callable[[Slot], None]] = []
@@ -173,6 +177,13 @@ class Replica:
         self._after_sync.append(done)
         self._want_sync()
 
+    def settled(self, done: Done) -> None:
+        """Call back once nothing is staged any more; at once if nothing is, or if the replica has stopped."""
+        if self._failure is None and self.log.durable < self.log.appended:
+            self.after_sync(done)
+        else:
+            done(None)
+
     async def flush(self) -> None:
         """Everything staged so far is durable on return."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -199,6 +210,8 @@ class Replica:
             while self._sync_wanted:
                 self._sync_wanted = False
                 waiting, self._after_sync = self._after_sync, []
+                for callback in self.on_group:
+                    callback()  # copies leave first: they have the longer way
                 try:
                     await self.log.sync()
                 except NoSpace:
@@ -217,11 +230,12 @@ class Replica:
             self._syncing = False
 
     def _synced(self, waiting: list[Done]) -> None:
-        for callback in self.on_sync:
-            callback()  # copying to backups goes first: an append waits for it
         self._changed(self)
-        for done in waiting:
-            done(None)
+        for callback in self.on_sync:
+            callback()
+        if waiting:
+            # behind the report, for which an append waits
+            asyncio.get_running_loop().call_soon(_tell, waiting)
 
     def fail(self, error: VarlogError) -> None:
         """A write or sync failed: stop, and tell everyone who waits. The files are not trusted again."""
@@ -243,9 +257,9 @@ class Replica:
 
     def advance(self, binding: Binding, high_watermark: int) -> None:
         """Apply one commit if it continues where this replica stands."""
-        if self._failure is not None:
-            return
         log = self.log
+        if self._failure is not None or log.failure is not None:  # the files fail a moment before all know it
+            return
         match judge_commit(log.committed, log.durable, log.next_glsn, binding):
             case Verdict.APPLY:
                 self._apply(binding, high_watermark)
@@ -345,9 +359,8 @@ class Replica:
             self._recent_bytes -= len(data)
 
     def recent(self, slot: Slot) -> tuple[Slot, Buffer] | None:
-        """The batch that begins at `slot`, if it is still in memory and synced: its end and its bytes."""
-        found = self._recent.get(slot)
-        return found if found is not None and found[0] <= self.log.durable else None
+        """The batch that begins at `slot`, staged or synced, if it is still in memory: its end and its bytes."""
+        return self._recent.get(slot)
 
     # ------------------------------------------------------------ life
 
@@ -359,3 +372,8 @@ class Replica:
         if self._bind_timer is not None:
             self._bind_timer.cancel()
             self._bind_timer = None
+
+
+def _tell(waiting: list[Done]) -> None:
+    for done in waiting:
+        done(None)

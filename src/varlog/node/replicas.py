@@ -8,6 +8,7 @@ from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.node.forwarder import Connect, Forwarder
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
+from varlog.node.takeback import TakeBack
 from varlog.ports import World
 from varlog.runtime.scope import Scope
 from varlog.storage.replica_log import ReplicaLog
@@ -103,7 +104,7 @@ class Replicas:
                 random=self._world.random,
                 file_bytes=self._file_bytes,
             )
-            made = self._add(log)
+            made = self._add(log, new=True)
             self._changed(made)  # the repository counts it from its first report on
             return made
 
@@ -111,13 +112,13 @@ class Replicas:
         spaces = [(await volume.disk.space())[0] for volume in self._volumes]
         return self._volumes[spaces.index(max(spaces))]
 
-    def _add(self, log: ReplicaLog) -> Replica:
+    def _add(self, log: ReplicaLog, *, new: bool = False) -> Replica:
         spec = pb.ReplicaSpec()
         spec.ParseFromString(log.spec)
         scope = self._scopes[log.replica] = Scope()
         replica = Replica(log, spec, self._world.clock, scope, self._changed)
         self._open[(log.replica.log, log.replica.segment, log.replica.stream)] = replica
-        self._take_role(replica, scope)
+        self._take_role(replica, scope, new=new)
         return replica
 
     # ------------------------------------------------------------ roles
@@ -125,18 +126,32 @@ class Replicas:
     def take_roles(self) -> None:
         """Once the node knows its id."""
         for replica in self.all():
-            self._take_role(replica, self._scopes[replica.id])
+            self._take_role(replica, self._scopes[replica.id], new=False)
 
-    def _take_role(self, replica: Replica, scope: Scope) -> None:
+    def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """Under `cut` the first member is the primary: it takes appends and copies them to the others."""
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
         if replica.spec.ordering != "cut" or members[0] != me or replica.id in self._primaries:
             return
-        self._primaries[replica.id] = Primary(replica)
+        primary = self._primaries[replica.id] = Primary(replica)
         replica.keep_recent = len(members) > 1
-        for backup in members[1:]:
-            forwarder = Forwarder(replica, backup, self._connect, self._world.clock)
+        if new or len(members) == 1:
+            self._forward(replica, members[1:], scope)
+        else:
+            primary.closed = f"{replica.id} has been started again and looks at what its backups have"
+            scope.spawn(self._resume(primary, replica, members[1:], scope), name=f"take back {replica.id}")
+
+    async def _resume(self, primary: Primary, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
+        boot = self._volumes[0].identity.boot
+        await TakeBack(replica, backups, self._connect, self._world.clock, boot).run()
+        primary.closed = ""
+        self._forward(replica, backups, scope)
+
+    def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
+        for backup in backups:
+            boot = self._volumes[0].identity.boot
+            forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot)
             scope.spawn(forwarder.run(), name=f"forward {replica.id} to {backup}")
 
     # ------------------------------------------------------------ dropping and closing

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import InvalidArgument, VarlogError
+from varlog.base.errors import InvalidArgument, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.node.reads import serve_read
@@ -63,13 +63,7 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.StoreRequest)
         replica = self._replicas.find(message.log, message.segment, message.stream)
-        if message.writer:
-            raise InvalidArgument("writer generations belong to other orderings")
-        if not len(request.body):
-            request.reply(replica.status())
-            return None
-        body = memoryview(request.body)
-        batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+        self._shut_out(replica, message.writer)
 
         def done(error: VarlogError | None) -> None:
             if error is None:
@@ -77,9 +71,21 @@ class Verbs:
             else:
                 request.fail(error)
 
+        if not len(request.body):
+            # what an earlier writer left staged counts: it will be durable, and the answer must cover it
+            replica.settled(done)
+            return None
+        body = memoryview(request.body)
+        batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
         if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):
             return None
         return self._store_elsewhere(request, replica, message, batches)
+
+    def _shut_out(self, replica: Replica, writer: int) -> None:
+        """From its first word on a writer is the only one; what is still on its way from an older one is refused."""
+        if writer < replica.writer:
+            raise WrongWriter(f"{replica.id} takes stores of writer {replica.writer}, this is one of {writer}")
+        replica.writer = writer
 
     async def _store_elsewhere(
         self, request: Request, replica: Replica, message: pb.StoreRequest, batches: Batches
@@ -158,9 +164,8 @@ class Verbs:
         """The sequence a producer goes on with, on this stream."""
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
-        self._replicas.primary(message.log, message.segment, message.stream)  # only the primary knows the newest
-        log = self._replicas.find(message.log, message.segment, message.stream).log
-        request.reply(pb.ProducerReply(next_sequence=log.producers.next_sequence(message.producer)))
+        primary = self._replicas.primary(message.log, message.segment, message.stream)
+        request.reply(pb.ProducerReply(next_sequence=primary.next_sequence(message.producer)))
 
     def directory(self, request: Request) -> None:
         message = request.message

@@ -18,11 +18,13 @@ from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
-from varlog.core.replica import ReplicaState, Verdict, judge_commit
+from varlog.core.replica import Verdict, judge_commit
 from varlog.node import server as node_server
-from varlog.node.forwarder import STORES_IN_FLIGHT, Forwarder
+from varlog.node.forwarder import Forwarder
 from varlog.node.primary import Primary
 from varlog.node.replica import Batches, Replica
+from varlog.node.takeback import TakeBack
+from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import service
 from varlog.repository.orderer import Orderer
@@ -154,42 +156,29 @@ def commit_out_of_turn() -> Iterator[None]:
         yield
 
 
-@_bug("a backup gets its copy while the primary is still syncing its own", lambda weather: _loses_power(weather, 2))
-def backup_before_primary_sync() -> Iterator[None]:
-    def stage(self: Replica, slot: Slot, batches: Batches) -> None:
-        plain_stage(self, slot, batches)
-        for callback in self.on_sync:
-            callback()
-
-    def recent(self: Replica, slot: Slot) -> Any:
-        return self._recent.get(slot)
-
-    async def copy(self: Forwarder, peer: Peer, cursor: Slot) -> None:
-        replica = self._replica
-        while True:
-            while cursor < replica.log.appended and len(self._in_flight) < STORES_IN_FLIGHT:
-                end, body = await self._next_body(cursor)
-                if end == cursor:
-                    break
-                self._send(peer, cursor, body)
-                cursor = end
-            self._wake.clear()
-            if self._in_flight:
-                cursor = await self._settle_oldest(cursor)
-            else:
-                if peer.closed_error is not None:
-                    raise peer.closed_error
-                if replica.state is ReplicaState.FAILED:
-                    return
-                await self._wake.wait()
+@_bug(
+    "a primary that was started again does not ask its backups what it had sent them",
+    lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0 and weather.shape.replicas >= 2,
+)
+def primary_asks_nobody() -> Iterator[None]:
+    async def run(self: TakeBack) -> None:
+        return
 
     def judge(self: Forwarder, reply: Reply) -> Slot:
         status = reply.message
         assert isinstance(status, pb.ReplicaStatus)
         return Slot(status.contiguous)
 
-    plain_stage = Replica._stage
-    with _swap(Replica, _stage=stage, recent=recent), _swap(Forwarder, _copy=copy, _judge=judge):
+    with _swap(TakeBack, run=run), _swap(Forwarder, _judge=judge):
+        yield
+
+
+@_bug(
+    "a backup takes what was on its way from an earlier life of its primary",
+    lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0 and weather.shape.replicas >= 2,
+)
+def older_writer_taken() -> Iterator[None]:
+    with _swap(Verbs, _shut_out=lambda self, replica, writer: None):
         yield
 
 

@@ -51,6 +51,10 @@ class Connection:
         dead.over = True
         end = dead.other
         end.link.swallow()
+        weather, random = self.fabric.weather, self.fabric.random
+        if random.random() < weather.stragglers:
+            dead.link.straggle(self.fabric.loop.now + random.random() * weather.straggle_seconds)
+            self.fabric.stragglers.append(dead.link)
         behind = max(dead.link.last_arrival, self.fabric.loop.now) - self.fabric.loop.now
         delay = self.fabric.delay(dead.host_name, end.host_name)
         self._notify(end, max(behind, delay) + notice, f"{dead.process.name} died")
@@ -82,6 +86,8 @@ class Link:
         self._target = target
         self._established = not_before
         self.last_arrival = not_before
+        self._straggles_until = 0.0
+        self._late: list[list[bytes | None]] = []
         self._free_at = 0.0
         self.held: list[bytes | None] = []
         self.under_way = 0
@@ -153,7 +159,28 @@ class Link:
         self._free_at = max(self._free_at, fabric.loop.now) + size / fabric.weather.bytes_per_second
         return self._free_at + fabric.delay(self._source.host_name, self._target.host_name)
 
+    def straggle(self, until: float) -> None:
+        """What is under way stays so for a while."""
+        self._straggles_until = self.last_arrival = max(self.last_arrival, until)
+        self._target.process.arrive_at(self._straggles_until, self._catch_up)
+
+    def hurry(self, source: str, target: str, delay: float) -> bool:
+        """Between these two: what straggles arrives soon. Whether it does."""
+        if (source, target) != (self._source.host_name, self._target.host_name):
+            return False
+        self._target.process.arrive_at(self._fabric.loop.now + delay, self._catch_up)
+        return True
+
+    def _catch_up(self) -> None:
+        self._straggles_until = 0.0
+        late, self._late = self._late, []
+        for parcel in late:
+            self._arrive(parcel)
+
     def _arrive(self, parcel: list[bytes | None]) -> None:
+        if self._straggles_until:
+            self._late.append(parcel)
+            return
         if parcel is self._parcel:
             self._parcel_sent_at = -1.0
         if not self._cut and not self._swallows:

@@ -23,7 +23,7 @@ from crc32c import crc32c
 
 from varlog.base.errors import Unavailable
 from varlog.ports.network import Channel, ChannelHandler
-from varlog.sim.connection import Connection, End
+from varlog.sim.connection import Connection, End, Link
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.trace import SILENT, Trace
 from varlog.sim.weather import NetworkWeather
@@ -80,6 +80,8 @@ class Fabric:
         self._next_port = FIRST_PORT
         self.tripwires: list[Tripwire] = []
         """Faults that wait for a certain frame."""
+        self.stragglers: list[Link] = []
+        """What the dead sent last. It comes when it does most harm: soon after their next life has called."""
 
     # ------------------------------------------------------------ what ends and ports ask
 
@@ -158,6 +160,8 @@ class Fabric:
             return
         connection = Connection(self, caller, listener.process, address, established=back)
         self._connections[connection] = None
+        soon = self.random.random() * (0.01 + 20 * self.weather.delay.median)
+        self.stragglers = [link for link in self.stragglers if not link.hurry(caller.host.name, target, soon)]
         listener.process.arrive_at(self.loop.now, connection.passive.accept, listener.handler)
         caller.arrive_at(back, _connected, connection.active, handler, answer)
 

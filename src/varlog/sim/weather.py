@@ -65,6 +65,9 @@ class NetworkWeather:
     """Chance that a connection which hung in a partition breaks instead of going on."""
     distance: float = 1.0
     """Each ordered pair of hosts draws a factor between 1 and this for its delays."""
+    stragglers: float = 0.0
+    """Chance that the last words of a process that died arrive late, when it may have been started again."""
+    straggle_seconds: float = 2.0
 
     def describe(self) -> str:
         kind = "clean TCP" if self.in_order else "single frames"
@@ -73,7 +76,7 @@ class NetworkWeather:
             f"{kind}, delay {self.delay}, distance ≤{self.distance:.1f}, {'' if self.in_order else rates + ', '}"
             f"{self.bytes_per_second / 1e6:.1f} MB/s, window {self.window_bytes} bytes, "
             f"late notice {self.late_notice:.0%} ≤{self.late_notice_seconds:.1f} s, "
-            f"break on heal {self.break_on_heal:.0%}"
+            f"break on heal {self.break_on_heal:.0%}, last words late {self.stragglers:.0%}"
         )
 
 
@@ -312,6 +315,7 @@ def _draw_network(random: Random) -> NetworkWeather:
         late_notice_seconds=between(random, 0.5, 20.0),
         break_on_heal=random.random(),
         distance=min(random.choice((1.0, 1.0, 3.0, 20.0)), max(1.0, 0.05 / delay.median)),
+        stragglers=random.choice((0.0, 0.0, 0.5, 1.0)),
     )
 
 

@@ -176,7 +176,7 @@ class FinishRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait")
+    __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +187,7 @@ class ReadRequest(_message.Message):
     MAX_BATCHES_FIELD_NUMBER: _ClassVar[int]
     PART_BYTES_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
@@ -197,7 +198,8 @@ class ReadRequest(_message.Message):
     max_batches: int
     part_bytes: int
     wait: bool
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., time_us: _Optional[int] = ..., stop_glsn: _Optional[int] = ..., max_batches: _Optional[int] = ..., part_bytes: _Optional[int] = ..., wait: _Optional[bool] = ...) -> None: ...
+    stored: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., time_us: _Optional[int] = ..., stop_glsn: _Optional[int] = ..., max_batches: _Optional[int] = ..., part_bytes: _Optional[int] = ..., wait: _Optional[bool] = ..., stored: _Optional[bool] = ...) -> None: ...
 
 class ReadPart(_message.Message):
     __slots__ = ("slot", "bindings", "status")
