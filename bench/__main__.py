@@ -6,12 +6,14 @@
 """
 
 import argparse
+import asyncio
 import json
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import varlog
 from bench import appends, idle, machine, subscribe
@@ -20,101 +22,142 @@ from varlog.runtime.loop import run
 
 PROTOTYPE_ALONE = 2.75
 PROTOTYPE_SHARE = {"1000 × 100 B": 0.26, "100 × 1 KiB": 0.29, "1000 × 1 KiB": 0.41}
-"""What the prototype of this design reached of the same limits; see docs/benchmarks.md."""
+PROTOTYPE_RATE = {"64 at once": 39_000, "256 at once": 83_000, "1024 at once": 255_000}
+"""What the prototype of this design reached, of the same limits where there is one; see docs/benchmarks.md."""
 REPLICAS = 3
+
+
+@dataclass(frozen=True)
+class Round:
+    """The machine's limits, and what was done right after they were measured."""
+
+    limits: machine.Machine
+    rates: dict[str, appends.Rate]
+
+
+@dataclass(frozen=True)
+class Figures:
+    at_rest: dict[str, float]
+    rounds: list[Round]
+    readings: list[subscribe.Reading]
+    producer: appends.Memory
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shorter runs")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
-    seconds = 1.5 if options.quick else 5.0
-    entries = 200_000 if options.quick else 1_000_000
-    say("measuring the machine …")
-    limits = machine.measure(options.folder)
     with running_cluster(options.folder) as cluster:
-        say("idle …")
-        at_rest = idle.idle(cluster, 3.0 if options.quick else 10.0)
-        figures = run(measure_all(cluster, seconds, entries))
-    for line in report(limits, at_rest, figures):
+        figures = run(measure_all(cluster, options.folder, quick=options.quick))
+    for line in report(figures):
         print(line)
     if options.json is not None:
-        found = {"machine": asdict(limits), "idle": at_rest}
-        found |= {name: asdict(figure) for name, figure in figures.items()}
-        options.json.write_text(json.dumps(found, indent=2))
+        options.json.write_text(json.dumps(asdict(figures), indent=2))
 
 
-Figures = dict[str, "appends.Rate | appends.Memory | subscribe.Reading"]
-
-
-async def measure_all(cluster: RunningCluster, seconds: float, entries: int) -> Figures:
-    figures: Figures = {}
+async def measure_all(cluster: RunningCluster, folder: Path, *, quick: bool) -> Figures:
+    rounds, seconds, entries = (2, 1.0, 200_000) if quick else (7, 1.5, 1_000_000)
     async with varlog.connect(cluster.url) as connected:
+        say("idle …")
+        at_rest = await asyncio.to_thread(idle.idle, cluster, 3.0 if quick else 10.0)
         log = await connected.create_log("bench", replicas=REPLICAS, streams=1)
-        for workers in (1, 64, 256, 1024):
-            name = "alone" if workers == 1 else f"{workers} at once"
-            say(f"{name} …")
-            figures[name] = await appends.singles(cluster, log, workers, seconds)
-        for count, size in ((1000, 100), (100, 1024), (1000, 1024)):
-            name = f"{count} × {'1 KiB' if size == 1024 else f'{size} B'}"
-            say(f"batches of {name} …")
-            figures[name] = await appends.batches(cluster, log, count, size, seconds)
+        done = []
+        for number in range(rounds):
+            say(f"appends, round {number + 1} of {rounds} …")
+            limits = await asyncio.to_thread(machine.measure, folder)
+            done.append(Round(limits, await one_round(cluster, log, seconds)))
+        readings = []
         for size in (100, 1024):
             say(f"subscribe, {size} B …")
             fresh = await connected.create_log(f"read-{size}", replicas=REPLICAS, streams=1)
-            figures[f"subscribe {size}"] = await subscribe.subscribe(
-                fresh, entries if size == 100 else entries // 4, size
-            )
+            readings.append(await subscribe.subscribe(fresh, entries if size == 100 else entries // 4, size))
         say("a producer's memory …")
-        figures["producer"] = await appends.producer(log, entries)
-    return figures
+        return Figures(at_rest, done, readings, await appends.producer(log, entries))
 
 
-def report(limits: machine.Machine, at_rest: dict[str, float], figures: Figures) -> Iterator[str]:
+async def one_round(cluster: RunningCluster, log: varlog.Log, seconds: float) -> dict[str, appends.Rate]:
+    rates = {}
+    for workers in (1, 64, 256, 1024):
+        name = "alone" if workers == 1 else f"{workers} at once"
+        rates[name] = await appends.singles(cluster, log, workers, seconds)
+    for count, size in ((1000, 100), (100, 1024), (1000, 1024)):
+        name = f"{count} × {'1 KiB' if size == 1024 else f'{size} B'}"
+        rates[name] = await appends.batches(cluster, log, count, size, seconds)
+    return rates
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def report(figures: Figures) -> Iterator[str]:
+    limits = [each.limits for each in figures.rounds]
     yield f"Settings: {REPLICAS} storage nodes and 1 repository as processes, 1 client process, 1 log stream,"
     yield f"{REPLICAS} replicas, every copy and every cut synced before the ack; Python {platform.python_version()}."
+    yield f"Medians of {len(limits)} rounds, each beside the machine's limits of the same seconds, and the range."
     yield ""
-    yield f"Machine: loopback echo {limits.echo_s * 1e6:.0f} µs; write + sync of 1 KiB {limits.sync_1k_s * 1e6:.0f} µs,"
-    yield f"by three processes at once {limits.sync_1k_three_s * 1e6:.0f} µs; three processes syncing 64 KiB"
-    yield f"{limits.write_three_64k / 1e6:.0f} MB/s, 1 MiB {limits.write_three_1m / 1e6:.0f} MB/s in all."
+    yield "| the machine | |"
+    yield "|---|---|"
+    yield f"| loopback echo | {spread([each.echo_s * 1e6 for each in limits], '.0f')} µs |"
+    yield f"| write and sync 1 KiB | {spread([each.sync_1k_s * 1e6 for each in limits], '.0f')} µs |"
+    yield f"| the same after 2 ms of rest | {spread([each.sync_1k_rested_s * 1e6 for each in limits], '.0f')} µs |"
+    yield f"| three processes at once | {spread([each.sync_1k_three_s * 1e6 for each in limits], '.0f')} µs |"
+    yield f"| three processes syncing 1 MiB | {spread([each.write_three_1m / 1e6 for each in limits], '.0f')} MB/s |"
     yield ""
-    yield "| work | entries/s | MB/s | p50 | p99 | CPU per entry | beside the machine | of the prototype's |"
+    yield "| work | entries/s | MB/s | p50, ms | p99, ms | CPU per entry, µs | beside the machine | of prototype |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, figure in figures.items():
-        if isinstance(figure, appends.Rate):
-            yield row(name, figure, limits)
+    for name in figures.rounds[0].rates:
+        yield row(name, figures.rounds)
     yield ""
     yield "| subscribe | batches only | every payload | every entry as an object |"
     yield "|---|---|---|---|"
-    for figure in figures.values():
-        if isinstance(figure, subscribe.Reading):
-            yield reading(figure)
+    for figure in figures.readings:
+        yield reading(figure)
     yield ""
-    for figure in figures.values():
-        if isinstance(figure, appends.Memory):
-            grown = (figure.resident_most - figure.resident_before) / 1e6
-            yield (
-                f"A producer sending {figure.entries:,} entries of 100 B one by one: "
-                f"{figure.entries / figure.seconds:,.0f} entries/s; its resident memory grew by {grown:.0f} MB at most."
-            )
-    listed = ", ".join(f"{name} {share:.1%}" for name, share in at_rest.items())
+    producer = figures.producer
+    grown = (producer.resident_most - producer.resident_before) / 1e6
+    yield (
+        f"A producer sending {producer.entries:,} entries of 100 B one by one: "
+        f"{producer.entries / producer.seconds:,.0f} entries/s; its resident memory grew by {grown:.0f} MB at most."
+    )
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in figures.at_rest.items())
     yield f"Idle, share of a core: {listed}."
 
 
-def row(name: str, rate: appends.Rate, limits: machine.Machine) -> str:
-    beside = versus = ""
+def spread(values: list[float], form: str) -> str:
+    """The median, and the range around it."""
+    return f"{median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
+
+
+def row(name: str, rounds: list[Round]) -> str:
+    rates = [each.rates[name] for each in rounds]
+    beside, versus = compared(name, rounds)
+    cells = [
+        name,
+        spread([each.per_second for each in rates], ",.0f"),
+        f"{median(each.bytes_per_second / 1e6 for each in rates):.1f}",
+        spread([each.median_s * 1e3 for each in rates], ".2f"),
+        f"{median(each.p99_s * 1e3 for each in rates):.1f}",
+        spread([each.cpu_per_entry_s * 1e6 for each in rates], ".1f"),
+        beside,
+        versus,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def compared(name: str, rounds: list[Round]) -> tuple[str, str]:
+    """Beside the limits of the same round, and beside what the prototype reached of those."""
     if name == "alone":
-        ratio = rate.median_s / limits.append_alone_s
-        beside, versus = f"{ratio:.1f} × (a sync + a sync by three)", f"{PROTOTYPE_ALONE / ratio:.2f}"
-    elif name in PROTOTYPE_SHARE:
-        share = rate.bytes_per_second * REPLICAS / limits.write_three_1m
-        beside, versus = f"{share:.0%} of what three processes sync", f"{share / PROTOTYPE_SHARE[name]:.2f}"
-    return (
-        f"| {name} | {rate.per_second:,.0f} | {rate.bytes_per_second / 1e6:.1f} | {rate.median_s * 1e3:.2f} ms "
-        f"| {rate.p99_s * 1e3:.1f} ms | {rate.cpu_per_entry_s * 1e6:.1f} µs | {beside} | {versus} |"
-    )
+        ratios = [each.rates[name].median_s / each.limits.append_alone_s for each in rounds]
+        versus = [PROTOTYPE_ALONE / ratio for ratio in ratios]
+        return f"{spread(ratios, '.1f')} × (a sync + a sync by three)", spread(versus, ".2f")
+    if name in PROTOTYPE_SHARE:
+        shares = [each.rates[name].bytes_per_second * REPLICAS / each.limits.write_three_1m for each in rounds]
+        versus = [share / PROTOTYPE_SHARE[name] for share in shares]
+        return f"{spread(shares, '.0%')} of what three processes sync", spread(versus, ".2f")
+    versus = [each.rates[name].per_second / PROTOTYPE_RATE[name] for each in rounds]
+    return "", spread(versus, ".2f")
 
 
 def reading(figure: subscribe.Reading) -> str:

@@ -1,7 +1,8 @@
 """What the machine itself can do, measured in the same run: the limits our figures stand beside.
 
 - `echo`: a round trip of 100 bytes between two processes on loopback, raw blocking sockets.
-- `sync`: writing N bytes over blocks that were written before, then fdatasync; one process.
+- `sync`: writing N bytes over blocks that were written before, then fdatasync; one process, without a
+  pause or, as an append that is alone meets the disk, after a pause.
 - `sync_three`: the same by three processes at once, as three replicas on one machine do it.
 """
 
@@ -15,7 +16,10 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-ROUNDS = 2000
+ROUNDS = 20_000
+"""Most syncs of one process."""
+REST_S = 0.002
+"""About the time between two syncs of a node when appends come one after the other."""
 FILE_BYTES = 64 << 20
 
 
@@ -25,8 +29,8 @@ class Machine:
 
     echo_s: float
     sync_1k_s: float
+    sync_1k_rested_s: float
     sync_1k_three_s: float
-    write_three_64k: float
     write_three_1m: float
 
     @property
@@ -35,15 +39,15 @@ class Machine:
         return self.sync_1k_s + self.sync_1k_three_s
 
 
-def measure(folder: Path) -> Machine:
-    """Takes about ten seconds."""
+def measure(folder: Path, seconds: float = 0.5) -> Machine:
+    """Takes some seconds."""
     with tempfile.TemporaryDirectory(dir=folder) as made:
         place = Path(made)
-        one, _ = sync(place, 1, 1024)
-        three, _ = sync(place, 3, 1024)
-        _, rate_64k = sync(place, 3, 64 << 10)
-        _, rate_1m = sync(place, 3, 1 << 20)
-    return Machine(echo(), one, three, rate_64k, rate_1m)
+        one, _ = sync(place, 1, 1024, seconds)
+        rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
+        three, _ = sync(place, 3, 1024, seconds)
+        _, rate_1m = sync(place, 3, 1 << 20, seconds)
+    return Machine(echo(2000), one, rested, three, rate_1m)
 
 
 def echo(rounds: int = 5000) -> float:
@@ -76,13 +80,13 @@ def _receive(connection: socket.socket, size: int) -> None:
         size -= len(connection.recv(size))
 
 
-def sync(folder: Path, processes: int, size: int, seconds: float = 1.5) -> tuple[float, float]:
+def sync(folder: Path, processes: int, size: int, seconds: float, pause: float = 0.0) -> tuple[float, float]:
     """Median seconds of one write and sync, and bytes a second of all processes together."""
     context = multiprocessing.get_context("spawn")
     pipes, workers = [], []
     for number in range(processes):
         ours, theirs = context.Pipe()
-        worker = context.Process(target=_sync_worker, args=(folder / f"sync-{number}", size, seconds, theirs))
+        worker = context.Process(target=_sync_worker, args=(folder / f"sync-{number}", size, seconds, pause, theirs))
         worker.start()
         pipes.append(ours)
         workers.append(worker)
@@ -97,7 +101,7 @@ def sync(folder: Path, processes: int, size: int, seconds: float = 1.5) -> tuple
     return statistics.median(times), sum(size * len(result) / sum(result) for result in results)
 
 
-def _sync_worker(path: Path, size: int, seconds: float, pipe: Connection) -> None:
+def _sync_worker(path: Path, size: int, seconds: float, pause: float, pipe: Connection) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     block = os.urandom(size)
     filler = bytes(1 << 20)
@@ -108,7 +112,9 @@ def _sync_worker(path: Path, size: int, seconds: float, pipe: Connection) -> Non
     pipe.recv()
     times: list[float] = []
     offset, end = 0, time.perf_counter() + seconds
-    while time.perf_counter() < end and len(times) < ROUNDS * 10:
+    while time.perf_counter() < end and len(times) < ROUNDS:
+        if pause:
+            time.sleep(pause)
         start = time.perf_counter()
         os.pwrite(descriptor, block, offset)
         os.fdatasync(descriptor)

@@ -16,6 +16,7 @@ from varlog.base.errors import InvalidArgument, NoSpace, Unavailable
 from varlog.ports.disk import DiskFailed
 from varlog.runtime import disk_worker
 from varlog.runtime.disk import RealDisk, RealFile
+from varlog.wire.buffers import JOIN_BYTES
 
 Body = Callable[[RealDisk], Coroutine[Any, Any, None]]
 
@@ -233,13 +234,19 @@ def _counted(call: Callable[..., Any], name: str, calls: list[str]) -> Callable[
 def test_writes_that_the_kernel_cuts_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite, pwritev = os.pwrite, os.pwritev
     monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
-    monkeypatch.setattr(os, "pwritev", lambda fd, data, offset, flags: pwritev(fd, [data[0][:3]], offset, flags))
+    monkeypatch.setattr(
+        os, "pwritev", lambda fd, data, offset, flags=0: pwritev(fd, [bytes(data[0])[:3]], offset, flags)
+    )
+    large = os.urandom(JOIN_BYTES)
 
     async def body(disk: RealDisk) -> None:
         file = await disk.open("a", create=True)
         await file.write(0, [b"0123456789"], sync=True)
         await file.write(10, [b"abcdefghij"], sync=True)
         assert bytes(await file.read(0, 99)) == b"0123456789abcdefghij"
+        await file.write(20, [b"12", b"34", large, b"5"], sync=False)
+        await file.write(25 + len(large), [large, b"6", large], sync=True)
+        assert bytes(await file.read(20, 1 << 20)) == b"1234" + large + b"5" + large + b"6" + large
 
     on_disk(tmp_path, body)
 

@@ -12,8 +12,9 @@ from varlog.ports import Channel
 from varlog.transport import limits, tcp
 from varlog.transport.errors import decode_error
 from varlog.transport.peer import Peer, connect, serve
-from varlog.transport.tcp import TcpChannel, TcpNetwork, format_address, gather, parse_address
+from varlog.transport.tcp import TcpChannel, TcpNetwork, format_address, parse_address
 from varlog.transport.world import real_world
+from varlog.wire.buffers import JOIN_BYTES
 from varlog.wire.frame import FRAME, PREFACE, Buffer, Frame, Kind, encode_frame
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -232,7 +233,7 @@ def open_counting(handler: type[Deaf] = Deaf) -> tuple[TcpChannel, CountingTrans
 def test_all_frames_of_one_turn_leave_in_one_write() -> None:
     async def main() -> None:
         channel, transport = open_counting()
-        big = bytes(limits.JOIN_BYTES)
+        big = bytes(JOIN_BYTES)
         for body in (b"a", b"b", big, b"c", b"d"):
             channel.send([b"head", body])
         assert transport.writes == []
@@ -325,13 +326,6 @@ def test_a_turn_that_queues_too_much_is_not_writable() -> None:
         channel.connection_lost(None)
 
     asyncio.run(main())
-
-
-def test_gathering_keeps_the_bytes() -> None:
-    small, large = b"s" * 10, b"L" * limits.JOIN_BYTES
-    assert gather([]) == []
-    assert gather([large, large]) == [large, large]
-    assert gather([small, memoryview(small), large, bytearray(small)]) == [small * 2, large, small]
 
 
 @on_each_loop

@@ -5,7 +5,7 @@ All ranges are half-open. `tail` always means the last position that exists (as 
 """
 
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import NamedTuple, NewType
 
 Glsn = NewType("Glsn", int)
 """Position in the whole log, from 1 on."""
@@ -30,8 +30,7 @@ FIRST_SLOT = Slot(0)
 FIRST_EPOCH = Epoch(1)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ReplicaId:
+class ReplicaId(NamedTuple):
     """A stream's copy on one node is named by what it is a copy of."""
 
     log: LogId

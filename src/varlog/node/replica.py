@@ -72,6 +72,8 @@ class Replica:
         self._failure: VarlogError | None = None
         self._syncing = False
         self._sync_wanted = False
+        self._idle: asyncio.Future[None] | None = None
+        """Set while there is nothing to sync."""
         self._after_sync: list[Done] = []
         self._bind_timer: Timer | None = None
         self._commit_waiters: list[asyncio.Future[None]] = []
@@ -201,33 +203,37 @@ class Replica:
 
     def _want_sync(self) -> None:
         self._sync_wanted = True
-        if not self._syncing and self._failure is None:
+        if self._idle is not None:
+            if not self._idle.done():  # it is cancelled when the node ends
+                self._idle.set_result(None)
+            self._idle = None
+        elif not self._syncing and self._failure is None:
             self._syncing = True
-            self._scope.spawn(self._sync_until_clean(), name=f"sync {self.id}")
+            self._scope.spawn(self._sync_for_ever(), name=f"sync {self.id}")
 
-    async def _sync_until_clean(self) -> None:
-        try:
-            while self._sync_wanted:
-                self._sync_wanted = False
-                waiting, self._after_sync = self._after_sync, []
-                for callback in self.on_group:
-                    callback()  # copies leave first: they have the longer way
-                try:
-                    await self.log.sync()
-                except NoSpace:
-                    # what was staged stays staged, and those who wait for it go on waiting
-                    self._after_sync = waiting + self._after_sync
-                    self._sync_wanted = True
-                    self._set_full(True)
-                    await self._clock.sleep(NO_SPACE_PAUSE_S)
-                except VarlogError as error:
-                    self._after_sync = waiting + self._after_sync
-                    self.fail(error)
-                    return
-                else:
-                    self._synced(waiting)
-        finally:
-            self._syncing = False
+    async def _sync_for_ever(self) -> None:
+        """Write and sync whatever has gathered, again and again, until the replica fails."""
+        while self._failure is None:
+            if not self._sync_wanted:
+                self._idle = asyncio.get_running_loop().create_future()
+                await self._idle
+            self._sync_wanted = False
+            waiting, self._after_sync = self._after_sync, []
+            for callback in self.on_group:
+                callback()  # copies leave first: they have the longer way
+            try:
+                await self.log.sync()
+            except NoSpace:
+                # what was staged stays staged, and those who wait for it go on waiting
+                self._after_sync = waiting + self._after_sync
+                self._sync_wanted = True
+                self._set_full(True)
+                await self._clock.sleep(NO_SPACE_PAUSE_S)
+            except VarlogError as error:
+                self._after_sync = waiting + self._after_sync
+                self.fail(error)
+            else:
+                self._synced(waiting)
 
     def _synced(self, waiting: list[Done]) -> None:
         self._changed(self)

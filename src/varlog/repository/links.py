@@ -33,8 +33,9 @@ COMMITS_PER_MESSAGE = 1000
 class NodeLink:
     """One registered node."""
 
-    def __init__(self, node: NodeId, peer: Peer, boot: int, now: float) -> None:
+    def __init__(self, node: NodeId, peer: Peer, boot: int, now: float, gate: ReportGate) -> None:
         self.node = node
+        self.gate = gate
         self.peer = peer
         self.boot = boot
         self.last_report = now
@@ -75,7 +76,8 @@ class NodeLinks:
         if old is not None and old.peer is not peer:
             old.peer.close()
         if old is None or old.peer is not peer:
-            link = NodeLink(node, peer, boot, self._clock.now())
+            gate = self._gates.setdefault(node, ReportGate())
+            link = NodeLink(node, peer, boot, self._clock.now(), gate)
             self._links[node] = link
             peer.context = link
             peer.on_close(lambda _: self._lost(link))
@@ -143,7 +145,7 @@ class NodeLinks:
         link = peer.context
         if not isinstance(link, NodeLink) or self._links.get(link.node) is not link:
             return  # of a connection that was replaced
-        if not self._gates.setdefault(link.node, ReportGate()).admits(report.boot, report.sequence):
+        if not link.gate.admits(report.boot, report.sequence):
             return
         link.last_report = self._clock.now()
         self.last_seen_us[link.node] = self._clock.wall_us()

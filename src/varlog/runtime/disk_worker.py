@@ -16,10 +16,14 @@ from typing import Any, NamedTuple, Protocol
 
 from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
 from varlog.ports.disk import DiskFailed
+from varlog.wire.buffers import gather
 from varlog.wire.frame import Buffer
 
 ONE_CALL_BYTES = 256 << 10
 """Larger writes are written and synced in two calls: the kernel then begins to write earlier."""
+
+MOST_BUFFERS = 1024
+"""What the kernel takes in one call (IOV_MAX)."""
 
 
 class Target(Protocol):
@@ -113,7 +117,7 @@ class DiskWorker:
                 if alone and self._write_in_one_call(write):
                     done.append((write, None))
                     continue
-                _write(target, write.offset, _joined(write.buffers))
+                _write(target, write.offset, gather(write.buffers))
             except VarlogError as error:
                 done.append((write, error))
                 continue
@@ -129,18 +133,18 @@ class DiskWorker:
 
     def _write_in_one_call(self, write: Write) -> bool:
         """False: nothing was done, it has to go the usual way."""
-        if not self._one_call or sum(map(len, write.buffers)) > ONE_CALL_BYTES:
+        if not self._one_call or sum(map(len, write.buffers)) > ONE_CALL_BYTES:  # so few are few buffers, too
             return False
-        data, target = _joined(write.buffers), write.target
+        data, target = gather(write.buffers), write.target
         try:
-            written = os.pwritev(target.fd, [data], write.offset, os.RWF_DSYNC)
+            written = os.pwritev(target.fd, data, write.offset, os.RWF_DSYNC)
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                 self._one_call = False
                 return False
             raise _failed(target, error) from error
-        if written < len(data):
-            _write(target, write.offset + written, memoryview(data)[written:])
+        if written < sum(map(len, data)):
+            _write(target, write.offset + written, [memoryview(b"".join(data))[written:]])
             failure = _sync(target)
             if failure is not None:
                 raise failure
@@ -152,19 +156,23 @@ def _refuse_failed(target: Target) -> None:
         raise DiskFailed(f"{target.path} failed earlier and is not written again: {target.failed.message}")
 
 
-def _joined(buffers: Sequence[Buffer]) -> Buffer:
-    return buffers[0] if len(buffers) == 1 else b"".join(buffers)
-
-
-def _write(target: Target, offset: int, data: Buffer) -> None:
-    view = memoryview(data)
-    while view:
-        try:
+def _write(target: Target, offset: int, buffers: list[Buffer]) -> None:
+    if len(buffers) > MOST_BUFFERS:
+        buffers = [b"".join(buffers)]
+    try:
+        if len(buffers) > 1:
+            written = os.pwritev(target.fd, buffers, offset)
+            if written == sum(map(len, buffers)):
+                return
+            offset += written
+            buffers = [memoryview(b"".join(buffers))[written:]]
+        view = memoryview(buffers[0]) if buffers else memoryview(b"")
+        while view:
             written = os.pwrite(target.fd, view, offset)
-        except OSError as error:
-            raise _failed(target, error) from error
-        offset += written
-        view = view[written:]
+            offset += written
+            view = view[written:]
+    except OSError as error:
+        raise _failed(target, error) from error
 
 
 def _sync(target: Target) -> VarlogError | None:

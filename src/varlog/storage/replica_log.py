@@ -245,7 +245,7 @@ class ReplicaLog:
         wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good.
         """
         self._check()
-        invariant(not self._syncing, "one sync at a time", replica=str(self.replica))
+        invariant(not self._syncing, "one sync at a time", replica=self.replica)
         self._syncing = True
         try:
             if self._trim_to:

@@ -45,9 +45,6 @@ OWN_BUFFER_BYTES = 16 << 10
 """A frame of at least this size that has not yet arrived whole is received into memory of its own, and a body
 of at least this size that has is given out as a view: it keeps no more than the receive buffer's size alive."""
 
-JOIN_BYTES = 16 << 10
-"""Buffers smaller than this are copied together before they are written; larger ones are not copied."""
-
 WRITE_HIGH_BYTES = 1 << 20
 """Bytes waiting to be written beyond which a channel is not writable, until a quarter is left."""
 

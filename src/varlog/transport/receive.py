@@ -102,9 +102,8 @@ class Receiver:
                 if self.error is not None:
                     return frames
                 break
-            body: Buffer = data[body_at:at_next]
-            if at_next - body_at >= OWN_BUFFER_BYTES:
-                body = memoryview(data)[body_at:at_next]
+            small = at_next - body_at < OWN_BUFFER_BYTES
+            body: Buffer = data[body_at:at_next] if small else memoryview(data)[body_at:at_next]
             frames.append(_new(Frame, (kind, method, flags, request_id, timeout_ms, data[header_at:body_at], body)))
             at = at_next
         if at < size or self._rest:

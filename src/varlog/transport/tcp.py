@@ -22,6 +22,7 @@ from varlog.runtime.timeout import within
 from varlog.transport import limits
 from varlog.transport.errors import encode_error
 from varlog.transport.receive import ReceiveBuffer, Receiver
+from varlog.wire.buffers import JOIN_BYTES, gather
 from varlog.wire.frame import PREFACE, Buffer, Kind, encode_frame
 
 MakeHandler = Callable[[Channel], ChannelHandler]
@@ -83,7 +84,7 @@ class TcpChannel(asyncio.BufferedProtocol):
         transport = self._transport
         if len(buffers) == 1:
             transport.write(buffers[0])
-        elif size <= limits.JOIN_BYTES:
+        elif size <= JOIN_BYTES:
             transport.write(b"".join(buffers))
         else:
             transport.writelines(gather(buffers))
@@ -314,23 +315,6 @@ class TcpNetwork:
         except (OSError, UnicodeError) as refused:
             raise Unavailable(f"cannot listen at {address}: {reason(refused)}") from refused
         return listener
-
-
-def gather(queue: list[Buffer]) -> list[Buffer]:
-    """The same bytes in fewer buffers: small neighbours are joined, large ones left as they are."""
-    gathered: list[Buffer] = []
-    small: list[Buffer] = []
-    for buffer in queue:
-        if len(buffer) < limits.JOIN_BYTES:
-            small.append(buffer)
-            continue
-        if small:
-            gathered.append(b"".join(small))
-            small = []
-        gathered.append(buffer)
-    if small:
-        gathered.append(b"".join(small))
-    return gathered
 
 
 def parse_address(address: str) -> tuple[str, int]:
