@@ -24,7 +24,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "merge_does_not_wait": 20,
     "missing_report_ignored": 20,
     "older_writer_taken": 200,
-    "primary_asks_nobody": 80,
+    "primary_asks_nobody": 150,
     "producers_forgotten": 60,
     "retry_with_new_identity": 20,
     "stale_tail": 20,
