@@ -146,7 +146,8 @@ class Node:
                     raise Trimmed("gone", self.cluster.info.trimmed + 1)
                 found = [each.slot for each in shown if each.glsn + each.count > message.glsn]
             case "time_us":
-                found = [each.slot for each in shown if each.time_us >= message.time_us]
+                left = [each for each in shown if each.glsn + each.count > self.cluster.info.trimmed + 1]
+                found = [each.slot for each in left if each.time_us >= message.time_us]
             case _:
                 return message.slot
         return min(found, default=end)

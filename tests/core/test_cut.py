@@ -101,6 +101,20 @@ def test_a_closed_order_makes_no_cut() -> None:
     assert not report(order, 1, 1, 3)
 
 
+def test_members_of_a_closed_log_may_cut_off_what_lies_beyond_its_end_and_no_more() -> None:
+    order = make((1, 2))
+    report(order, 1, 1, 3)
+    report(order, 2, 1, 2)
+    make_cut(order)
+    order.close()
+    stream = order.stream(StreamId(1))
+    assert stream is not None
+    report(order, 1, 1, 2)
+    assert not stream.stopped
+    report(order, 1, 1, 1)
+    assert "node 1 has lost synced entries: it had 2 and reports 1" in stream.stopped
+
+
 def test_a_cut_computed_twice_is_the_same_cut() -> None:
     order = make((1, 2), (2, 3))
     for node, stream, tail in ((1, 1, 4), (2, 1, 5), (2, 2, 7), (3, 2, 6)):

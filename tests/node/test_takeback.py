@@ -102,3 +102,23 @@ def test_a_copy_from_an_earlier_life_of_the_primary_comes_too_late(tmp_path: Pat
             assert (await append(await cluster.to_node(primary), log, batch(b"c", sequence=2))).message.slot == 2
 
     run(story())
+
+
+def test_a_primary_that_is_sealed_waits_for_nobody_any_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            log = await cluster.create_log(replicas=2)
+            primary, backup = log.chain[0].streams[0].members
+            await cluster.stop_node(backup)
+            await cluster.stop_node(primary)
+            await cluster.start_node(primary)
+            replica = cluster.nodes[primary].replicas.all()[0]
+            while not replica.trouble.startswith("takes no appends yet: node"):
+                await asyncio.sleep(0.02)
+            peer = await cluster.to_repository()
+            await peer.call(Method.SEAL_LOG, pb.SealLogRequest(log=log.id), timeout=TIMEOUT_S)
+            while replica.trouble:
+                await asyncio.sleep(0.02)
+            assert replica.log.end == 0
+
+    run(story())

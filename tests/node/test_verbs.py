@@ -263,6 +263,32 @@ def test_an_append_waits_for_every_member(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_finished_primary_finds_nothing_wrong_with_a_backup_that_is_not_yet_finished(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            log = await cluster.create_log(replicas=2)
+            primary, backup = log.chain[0].streams[0].members
+            peer = await cluster.to_node(primary)
+            await append(peer, log, batch(b"a"))
+            await cluster.stop_repository()
+            waiting = asyncio.ensure_future(append(peer, log, batch(b"b", sequence=1)))
+            while cluster.nodes[backup].replicas.all()[0].log.durable < 2:
+                await asyncio.sleep(0.01)
+            replica = pb.ReplicaId(log=log.id, segment=1, stream=1)
+            await peer.call(Method.SEAL, pb.SealRequest(replica=replica), timeout=TIMEOUT_S)
+            await peer.call(Method.FINISH, pb.FinishRequest(replica=replica, end=1), timeout=TIMEOUT_S)
+            with pytest.raises(Sealed):
+                await waiting
+            await cluster.stop_node(primary)
+            await cluster.start_repository()
+            await cluster.start_node(primary)  # it asks the backup what it has
+            await asyncio.sleep(0.3)
+            assert cluster.nodes[backup].replicas.all()[0].log.durable == 2
+            assert not cluster.nodes[primary].replicas.all()[0].trouble
+
+    run(story())
+
+
 def test_only_the_primary_takes_appends(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path) as cluster:

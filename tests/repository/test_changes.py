@@ -2,9 +2,11 @@
 
 import asyncio
 
-from tests.sim.world import Small
+import pytest
+from tests.sim.world import Cluster, Small
 
-from varlog.base.errors import VarlogError
+from varlog.base.errors import NoSpace, OutcomeUnknown, Sealed, VarlogError
+from varlog.client import connect as connect_cluster
 from varlog.ports.disk import DiskFailed
 from varlog.repository import Repository, RepositoryConfig
 from varlog.sim.host import Host, Process
@@ -95,3 +97,59 @@ def test_a_repository_whose_store_fails_in_any_change_says_that_it_must_end() ->
 
     stage.small.run(main())
     assert [type(error) for error in stage.failures] == [DiskFailed]
+
+
+@pytest.mark.parametrize("change", ["seal", "remove"])
+def test_a_log_goes_on_when_the_store_had_no_room_for_its_end(change: str) -> None:
+    small = Cluster()
+
+    async def work(process: Process) -> None:
+        store = small.servers.repositories[0].metadata
+        assert store is not None
+        async with connect_cluster(small.servers.url, world=process.world) as cluster:
+            log = await cluster.create_log("orders", replicas=1)
+            assert (await log.append(b"a")).first == 1
+            store.full = True
+            with pytest.raises(NoSpace):
+                await (log.seal() if change == "seal" else cluster.remove_log("orders"))
+            store.full = False
+            assert (await log.append(b"b")).first == 2
+            assert await log.seal() == 3
+            store.full = True
+            with pytest.raises(NoSpace):
+                await cluster.remove_log("orders")
+            store.full = False
+            with pytest.raises(Sealed):
+                await log.append(b"c")
+
+    small.run(work)
+
+
+def test_a_log_is_sealed_and_trimmed_at_the_same_time() -> None:
+    small = Cluster()
+
+    async def work(process: Process) -> None:
+        async with connect_cluster(small.servers.url, world=process.world) as cluster:
+            log = await cluster.create_log("orders", replicas=1)
+            await log.append_batch([b"a", b"b", b"c"])
+            _, end, _, end_again = await asyncio.gather(log.trim(1), log.seal(), log.trim(2), log.seal())
+            assert end == end_again == 4
+            info = await log.info()
+            assert (info.trimmed, info.sealed) == (2, True)
+
+    small.run(work)
+
+
+def test_a_seal_whose_commit_failed_may_have_been_done() -> None:
+    small = Cluster()
+
+    async def work(process: Process) -> None:
+        store = small.servers.repositories[0].metadata
+        assert store is not None
+        async with connect_cluster(small.servers.url, world=process.world) as cluster:
+            log = await cluster.create_log("orders", replicas=1)
+            store.failures_wanted = 1
+            with pytest.raises(OutcomeUnknown):
+                await log.seal()
+
+    small.run(work)

@@ -56,7 +56,7 @@ def test_every_kind_of_fault_strikes_and_is_healed() -> None:
         cluster.start_servers()
         cluster.ready.set()
         await asyncio.sleep(1.0)
-        await nemesis.rage(20.0)
+        await nemesis.rage(60.0)
         nemesis.heal()
         struck = dict(nemesis.struck)
         await asyncio.sleep(30.0)

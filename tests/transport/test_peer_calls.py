@@ -9,6 +9,7 @@ from varlog.base.errors import (
     ConnectionLost,
     Corrupt,
     InvalidArgument,
+    NoSpace,
     Timeout,
     TooLarge,
     Unavailable,
@@ -17,6 +18,7 @@ from varlog.base.errors import (
 )
 from varlog.base.invariant import InvariantBroken
 from varlog.base.limits import FRAME_BYTES
+from varlog.transport import limits
 from varlog.transport.peer import Request
 from varlog.wire.frame import Frame, Kind
 from varlog.wire.methods import Method
@@ -397,6 +399,48 @@ def test_a_doubled_request_is_not_handled_twice_at_once() -> None:
         assert len(waiting) == 1
         answer(waiting[0])
         assert (await future).message.tail == 8
+
+    asyncio.run(main())
+
+
+def test_a_doubled_request_that_was_refused_is_not_taken_after_all() -> None:
+    async def main() -> None:
+        refusing = True
+        taken: list[Request] = []
+
+        def handle(request: Request) -> None:
+            if refusing:
+                raise NoSpace("no room")
+            taken.append(request)
+            answer(request)
+
+        pair = Pair({Method.TAIL: handle})
+        with pytest.raises(NoSpace):
+            await pair.client.call(Method.TAIL, ASK, timeout=1)
+        refusing = False
+        copy = pair.client_channel.sent[-1]
+        pair.server.frame_received(copy)
+        await settle()
+        assert not taken
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+        # ids go round: so much later the same one is another request's
+        await pair.clock.advance(limits.REFUSED_SECONDS)
+        pair.server.frame_received(copy)
+        assert len(taken) == 2
+
+    asyncio.run(main())
+
+
+def test_refusals_are_remembered_up_to_a_limit() -> None:
+    async def main() -> None:
+        def handle(request: Request) -> None:
+            raise NoSpace("no room")
+
+        pair = Pair({Method.TAIL: handle})
+        for _ in range(limits.REFUSED_REQUESTS + 10):
+            with pytest.raises(NoSpace):
+                await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert len(pair.server._service._refused) == limits.REFUSED_REQUESTS
 
     asyncio.run(main())
 

@@ -24,6 +24,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 VOLUME_FULL = "its volume is full: appends are refused until there is room"
 HOUSEKEEPING_EVERY_S = 5.0
 """How often volumes are asked for their free space, and replicas tidied."""
+UNTIDY = "housekeeping"
+"""The beginning of what is told of a replica while that does not work."""
 
 
 class StorageNode:
@@ -203,7 +205,10 @@ class StorageNode:
                 try:
                     await replica.tidy()
                 except VarlogError as error:
-                    replica.trouble = f"housekeeping: {error.message}"
+                    replica.trouble = f"{UNTIDY}: {error.message}"
+                else:
+                    if replica.trouble.startswith(UNTIDY):
+                        replica.trouble = ""
 
 
 def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:

@@ -26,6 +26,9 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import RecordKind, walk_records
 
+NOT_YET = "takes no appends yet"
+"""The beginning of what is told as long as it lasts."""
+
 
 class TakeBack:
     """Of one stream, once in the life of its primary."""
@@ -54,14 +57,15 @@ class TakeBack:
                     if isinstance(answer, BaseException):
                         raise answer
             except Sealed:
-                return
+                break
             except VarlogError as error:
-                replica.trouble = f"takes no appends yet: {error.message}"
+                replica.trouble = f"{NOT_YET}: {error.message}"
             else:
-                replica.trouble = ""
-                return
+                break
             await self._clock.sleep(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
+        if replica.trouble.startswith(NOT_YET):
+            replica.trouble = ""
 
     async def _ask(self, backup: NodeId) -> tuple[Slot, Peer]:
         """How far a backup is, with everything it took before."""

@@ -5,7 +5,7 @@ time. What is served to clients is a copy with the present addresses filled in.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from varlog.base.errors import AlreadyExists, Conflict, NotFound, WrongCluster
 from varlog.base.ids import LogId, NodeId
@@ -160,16 +160,17 @@ class Catalog:
             self._show(log)
             self._tell()
 
-    async def update_log(self, log: pb.LogInfo) -> None:
-        """Replace a log's record; `log` is a changed copy of the present one."""
+    async def change_log(self, number: LogId, change: Callable[[pb.LogInfo], None]) -> pb.LogInfo:
+        """Have `change` work on a copy of a log's record, which then takes its place."""
         async with self._changing:
-            present = self.log(log.id)
-            if present.version != log.version:
-                raise Conflict(f"log {log.name!r} was changed by another at the same time", present.version)
+            log = pb.LogInfo()
+            log.CopyFrom(self.log(number))
+            change(log)
             log.version += 1
-            await self._commit(Transaction(put={keys.log(LogId(log.id)): log.SerializeToString()}))
+            await self._commit(Transaction(put={keys.log(number): log.SerializeToString()}))
             self._show(log)
             self._tell()
+            return log
 
     async def remove_log(self, log: pb.LogInfo) -> None:
         """The name is free at once; replicas go as their nodes are reached."""

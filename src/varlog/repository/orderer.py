@@ -86,6 +86,13 @@ class Orderer:
         async with self._cutting:
             return order
 
+    def reopen(self, log: LogId) -> None:
+        """It is not to be closed after all."""
+        order = self.order(log)
+        order.reopen()
+        self._due[log] = order
+        self._wake.set()
+
     # ------------------------------------------------------------ reports
 
     def report(self, log: LogId, node: NodeId, stream: StreamId, tail: Slot, bound: Slot) -> None:

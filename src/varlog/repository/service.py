@@ -5,12 +5,24 @@ half way: what the store has and what memory shows must not part.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
-from varlog.base.errors import AlreadyExists, InvalidArgument, NotWritten, Unavailable, Unsupported, VarlogError
+from varlog.base.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidArgument,
+    NoSpace,
+    NotWritten,
+    OutcomeUnknown,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.base.names import check_name
+from varlog.core.ordering.cut import LogOrder
 from varlog.core.placement import place_streams
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
@@ -47,6 +59,8 @@ class Service:
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
+        self._closing = asyncio.Lock()
+        """Logs are sealed and removed one at a time: one that is refused must not open what another has closed."""
 
     def handlers(self) -> Handlers:
         return {
@@ -70,10 +84,11 @@ class Service:
         async def run(request: Request) -> None:
             try:
                 await handler(request)
+            except DiskFailed as error:
+                request.fail(OutcomeUnknown(f"the store failed, and may have it or not: {error.message}"))
+                raise  # the store is gone, and with it this repository: see Repository.wait_failed
             except VarlogError as error:
                 request.fail(error)
-                if isinstance(error, DiskFailed):
-                    raise  # the store is gone, and with it this repository: see Repository.wait_failed
 
         def handle(request: Request) -> None:
             self._scope.spawn(run(request), name=request.method.name.lower())
@@ -175,11 +190,12 @@ class Service:
         await _all_or_first_error(calls, f"log {log.name!r} could not be made")
 
     async def remove_log(self, request: Request) -> None:
-        log = self._catalog.log_named(request.message.name)
-        number = LogId(log.id)
-        await self._orderer.close(number)
-        await self._catalog.remove_log(log)
-        self._orderer.remove(number)
+        async with self._closing:
+            log = self._catalog.log_named(request.message.name)
+            number = LogId(log.id)
+            async with self._closed(number):
+                await self._catalog.remove_log(log)
+            self._orderer.remove(number)
         self._links.mend_all(number)
         request.reply(pb.Empty())
 
@@ -220,11 +236,11 @@ class Service:
         if message.upto > tail:
             raise NotWritten(f"cannot trim up to {message.upto}: the log's tail is {tail}", tail)
         if message.upto > log.trimmed:
-            changed = pb.LogInfo()
-            changed.CopyFrom(log)
-            changed.trimmed = message.upto
-            await self._catalog.update_log(changed)
-        log = self._catalog.log(message.log)
+
+            def trim_further(changed: pb.LogInfo) -> None:
+                changed.trimmed = max(changed.trimmed, message.upto)
+
+            log = await self._catalog.change_log(LogId(log.id), trim_further)
         calls = []
         for segment in log.chain:
             for stream in segment.streams:
@@ -236,22 +252,26 @@ class Service:
 
     async def seal_log(self, request: Request) -> None:
         """Under `cut` the end is the last cut: no more cuts, record it, tell the members."""
-        log = self._catalog.log(request.message.log)
-        if not log.sealed:
-            order = await self._orderer.close(LogId(log.id))
-            sealed = pb.LogInfo()
-            sealed.CopyFrom(self._catalog.log(log.id))
-            sealed.sealed = True
-            segment = sealed.chain[-1]
-            segment.state = pb.SEGMENT_SEALED
-            segment.end = order.high_watermark + 1
-            for stream in segment.streams:
-                known = order.stream(StreamId(stream.id))
-                stream.state = pb.STREAM_FINALIZED
-                stream.end_slot = known.committed if known is not None else 0
-            await self._catalog.update_log(sealed)
-            self._links.mend_all(LogId(log.id))
-        request.reply(self._catalog.served(self._catalog.log(log.id)))
+        number = LogId(request.message.log)
+        async with self._closing:
+            log = self._catalog.log(number)
+            if not log.sealed:
+                async with self._closed(number) as order:
+                    log = await self._catalog.change_log(number, lambda changed: _end_at(changed, order))
+                self._links.mend_all(number)
+        request.reply(self._catalog.served(log))
+
+    @asynccontextmanager
+    async def _closed(self, number: LogId) -> AsyncIterator[LogOrder]:
+        """The log gets no more cuts; if the store refuses the change that goes with it, it gets them again."""
+        order = await self._orderer.close(number)
+        try:
+            yield order
+        except (NoSpace, Conflict):
+            # After any other error the store may have the change: then no cut may be made in this life.
+            if not self._catalog.log(number).sealed:
+                self._orderer.reopen(number)
+            raise
 
     # ------------------------------------------------------------ status
 
@@ -296,6 +316,18 @@ class Service:
         if silent and not status.trouble:
             status.trouble = f"waits for node {', '.join(silent)}"
         return status
+
+
+def _end_at(log: pb.LogInfo, order: LogOrder) -> None:
+    """Let a log end where its last cut did."""
+    log.sealed = True
+    segment = log.chain[-1]
+    segment.state = pb.SEGMENT_SEALED
+    segment.end = order.high_watermark + 1
+    for stream in segment.streams:
+        known = order.stream(StreamId(stream.id))
+        stream.state = pb.STREAM_FINALIZED
+        stream.end_slot = known.committed if known is not None else 0
 
 
 def _check_log(message: pb.CreateLogRequest) -> None:

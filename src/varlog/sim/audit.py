@@ -21,7 +21,8 @@ READ_BYTES = 1 << 20
 async def read_whole_log(log: Log, name: str) -> FinalLog:
     """Everything from the trim point to the tail."""
     tail = await log.tail()
-    final = FinalLog(log=name, tail=tail, trimmed=(await log.info()).trimmed)
+    info = await log.info()
+    final = FinalLog(log=name, tail=tail, trimmed=info.trimmed, sealed=info.sealed)
     if tail > final.trimmed:
         async for entry in log.subscribe(start=final.trimmed + 1, stop=tail + 1):
             final.glsns.append(entry.glsn)

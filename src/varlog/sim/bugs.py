@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from varlog.base.errors import InvalidArgument
-from varlog.base.ids import Glsn, Slot
+from varlog.base.ids import Glsn, LogId, Slot
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
-from varlog.core.ordering.cut import StreamOrder
+from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.core.replica import Verdict, judge_commit
 from varlog.node import server as node_server
 from varlog.node.forwarder import Forwarder
@@ -228,14 +228,22 @@ def missing_report_ignored() -> Iterator[None]:
 
 @_bug("a cut is announced while it is being persisted")
 def cut_announced_early() -> Iterator[None]:
-    plain = Orderer._commit
+    next_cut, commit = LogOrder.next_cut, Orderer._commit
+    made: list[Cut] = []
 
-    async def commit(self: Orderer, transaction: Transaction) -> bool:
-        task = asyncio.get_running_loop().create_task(plain(self, transaction))
-        task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
-        return True
+    def remember(self: LogOrder) -> Cut | None:
+        cut = next_cut(self)
+        if cut is not None:
+            made.append(cut)
+        return cut
 
-    with _swap(Orderer, _commit=commit):
+    async def announce_and_commit(self: Orderer, transaction: Transaction) -> bool:
+        cuts = made[:]
+        made.clear()
+        self._announce(cuts)
+        return await commit(self, transaction)
+
+    with _swap(LogOrder, next_cut=remember), _swap(Orderer, _commit=announce_and_commit):
         yield
 
 
@@ -280,6 +288,17 @@ def stale_tail() -> Iterator[None]:
         request.reply(pb.TailReply(tail=copied[1], trimmed=self._catalog.log(log).trimmed))
 
     with _swap(service.Service, tail=tail):
+        yield
+
+
+@_bug("a log's end is recorded without waiting for the cut that is being made", lambda weather: weather.shape.seals)
+def end_before_the_last_cut() -> Iterator[None]:
+    async def close(self: Orderer, log: LogId) -> LogOrder:
+        order = self.order(log)
+        order.close()
+        return order
+
+    with _swap(Orderer, close=close):
         yield
 
 

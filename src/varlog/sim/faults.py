@@ -21,21 +21,30 @@ SUPERVISE_SECONDS = 0.5
 """How often a look is taken for programs that have ended by themselves."""
 
 
-MOMENTS = (
-    (Kind.REQUEST, Method.APPEND),
-    (Kind.REPLY, Method.APPEND),
-    (Kind.REQUEST, Method.STORE),
-    (Kind.REPLY, Method.STORE),
-    (Kind.NOTIFY, Method.REPORT),
-    (Kind.NOTIFY, Method.ADVANCE),
-    (Kind.REQUEST, Method.TRIM),
-    (Kind.REPLY, Method.TRIM),
-    (Kind.REPLY, Method.TRIM_LOG),
-    (Kind.REQUEST, Method.REGISTER),
-    (Kind.REPLY, Method.REGISTER),
-    (Kind.PART, Method.READ),
-)
-"""Messages around which something is half done."""
+MOMENTS = {
+    (Kind.REQUEST, Method.APPEND): 2,
+    (Kind.REPLY, Method.APPEND): 4,
+    (Kind.REQUEST, Method.STORE): 2,
+    (Kind.REPLY, Method.STORE): 4,
+    (Kind.NOTIFY, Method.REPORT): 4,
+    (Kind.NOTIFY, Method.ADVANCE): 4,
+    (Kind.REQUEST, Method.TRIM): 1,
+    (Kind.REPLY, Method.TRIM): 1,
+    (Kind.REPLY, Method.TRIM_LOG): 1,
+    (Kind.REQUEST, Method.REGISTER): 1,
+    (Kind.REPLY, Method.REGISTER): 1,
+    (Kind.PART, Method.READ): 1,
+}
+"""Messages around which something is half done, with how often they are chosen."""
+
+SEAL_MOMENTS = {
+    (Kind.REQUEST, Method.SEAL_LOG): 1,
+    (Kind.REPLY, Method.SEAL_LOG): 1,
+    (Kind.REQUEST, Method.SEAL): 2,
+    (Kind.REQUEST, Method.FINISH): 2,
+    (Kind.REPLY, Method.FINISH): 1,
+}
+"""The same of runs in which a log is sealed."""
 
 
 class Target(Protocol):
@@ -57,7 +66,9 @@ class Target(Protocol):
 class Nemesis:
     """All faults of one run."""
 
-    def __init__(self, target: Target, weather: FaultWeather, random: Random) -> None:
+    def __init__(self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False) -> None:
+        """`seals`: a log is to be sealed."""
+        self._moments = MOMENTS | SEAL_MOMENTS if seals else MOMENTS
         self._target = target
         self._loop = target.loop
         self._weather = weather
@@ -178,7 +189,7 @@ class Nemesis:
             if not tripped.done():
                 tripped.set_result((source, target))
 
-        moment = self._random.choice(MOMENTS)
+        moment = self._random.choices(list(self._moments), list(self._moments.values()))[0]
         self._target.fabric.tripwires.append(Tripwire(moment, self._random.choice((1, 1, 2, 5)), strike))
         names = await tripped
         if self._random.random() < 0.5:

@@ -115,6 +115,15 @@ class Trim(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
+class Seal(Operation):
+    kind = "seal"
+    position: int | None = None
+    """One past the last position, as it was answered; None: it ended in an error."""
+    refused: bool = False
+    """In an error that says it was certainly not done."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Find(Operation):
     kind = "find"
     time_us: int = 0
@@ -130,6 +139,7 @@ class FinalLog:
     log: str = ""
     trimmed: int = 0
     tail: int = 0
+    sealed: bool = False
     glsns: list[int] = field(default_factory=list)
     payloads: list[str] = field(default_factory=list)
     streams: list[int] = field(default_factory=list)
@@ -182,9 +192,9 @@ class Expectation:
     """Why this stream need not take appends; empty: it must."""
 
 
-Record = Append | Read | Subscription | Tail | Trim | Find | FinalLog | Replica | Expectation
+Record = Append | Read | Subscription | Tail | Trim | Seal | Find | FinalLog | Replica | Expectation
 KINDS: dict[str, type[Any]] = {
-    each.kind: each for each in (Append, Read, Subscription, Tail, Trim, Find, FinalLog, Replica, Expectation)
+    each.kind: each for each in (Append, Read, Subscription, Tail, Trim, Seal, Find, FinalLog, Replica, Expectation)
 }
 Some = TypeVar("Some", bound=Record)
 

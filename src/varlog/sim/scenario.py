@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from varlog.base.errors import AlreadyExists, VarlogError
 from varlog.client import Cluster, Log, connect
+from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
@@ -26,6 +27,7 @@ from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
+from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
 from varlog.sim.workload import Worker
@@ -69,8 +71,10 @@ class Scenario:
         self.stopping = False
         self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
+        self._sealer: Sealer | None = None
         self._random = Random(f"{weather.seed}/scenario")
-        self._nemesis = Nemesis(self.cluster, weather.faults, Random(f"{weather.seed}/faults"))
+        chance = Random(f"{weather.seed}/faults")
+        self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=weather.shape.seals)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
@@ -97,6 +101,10 @@ class Scenario:
         if self._random.random() < CALM_START:
             await self._as_admin(admin, self._create_logs)
             self._start_workers()
+            if self.shape.seals:
+                delay = self._random.random() * self.shape.chaos_seconds
+                self._sealer = Sealer(admin, self.log_names[-1], self._connect, self.recorder)
+                self._sealer.start(delay, self._random)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -161,6 +169,8 @@ class Scenario:
     async def _probe_and_settle(self, admin: Process) -> None:
         healed, healed_time = self.recorder.tick(), self.loop.now
         cluster = await self._connect(admin)
+        if self._sealer is not None:
+            self.violations += await self._sealer.wait(BOUND_SECONDS)
         self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
         probes = []
         for name, info in self.infos.items():
@@ -174,6 +184,7 @@ class Scenario:
             await probe
         self.stopping = True
         await self._settle(admin, cluster)
+        await self._await_calm(admin, cluster)
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
@@ -220,6 +231,8 @@ class Scenario:
 
     def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
         """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
+        if info.sealed:
+            return "the log is sealed"
         return next((trouble for node in stream.members if (trouble := self._trouble(info, stream, node))), "")
 
     def _trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
@@ -277,6 +290,28 @@ class Scenario:
                 break
         for subscription in self._open_subscriptions():
             subscription.must_catch_up = True
+
+    async def _await_calm(self, admin: Process, cluster: Cluster) -> None:
+        """Until the status names no trouble of a stream that has none: an operator must be able to believe it."""
+        deadline = self.loop.now + BOUND_SECONDS
+        while True:
+            try:
+                alarms = self._false_alarms(await cluster.status())
+            except VarlogError as error:
+                alarms = [Violation("status", "", f"cannot be asked for: {error!r}")]
+            if not alarms or self.loop.now > deadline:
+                break
+            await admin.clock.sleep(1.0)
+        self.violations += alarms
+
+    def _false_alarms(self, status: ClusterStatus) -> list[Violation]:
+        found = []
+        for log in status.logs:
+            info = self.infos[log.log.name]
+            for stream, known in zip(log.streams, info.chain[-1].streams, strict=True):
+                if stream.trouble and not any(self._trouble(info, known, node) for node in known.members):
+                    found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
+        return found
 
     async def _tails(self, cluster: Cluster) -> dict[str, int] | None:
         try:

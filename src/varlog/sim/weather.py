@@ -206,6 +206,8 @@ class Shape:
     """Of each client."""
     producers: int = 0
     """Of each client, anonymous and pipelined."""
+    seals: bool = False
+    """The last log is sealed while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -217,6 +219,7 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
+            f"{'; the last log is sealed' * self.seals}"
         )
 
 
@@ -276,7 +279,7 @@ def draw(seed: int | str) -> Weather:
     network = _draw_network(random)
     faults = _draw_faults(random)
     shape = _draw_shape(random)
-    fastest = between(random, 5e-5, 1e-2)
+    fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
         network=network,
@@ -287,7 +290,7 @@ def draw(seed: int | str) -> Weather:
         worst_clock=random.choice((0.0, 0.0002, 0.05)),
         disk_sync=(fastest, min(0.1, fastest * between(random, 1.0, 300.0))),
         disk_stalls=random.random() < 0.3,
-        disk_capacity=1 << 26,
+        disk_capacity=1 << 28,
     )
 
 
@@ -326,7 +329,7 @@ def _draw_faults(random: Random) -> FaultWeather:
         node_crashes=rate(1.0, 0.6),
         repository_crashes=rate(0.6, 0.4),
         client_crashes=rate(0.3, 0.3),
-        snipes=rate(2.0, 0.5),
+        snipes=rate(4.0, 0.6),
         downtime=between(random, 0.05, 5.0),
         power_loss=random.choice((0.0, 0.5, 1.0, 1.0)),
         pauses=rate(0.7, 0.4),
@@ -353,6 +356,7 @@ def _draw_loss(random: Random) -> dict[str, bool]:
 
 def _draw_shape(random: Random) -> Shape:
     nodes = random.choice((1, 2, 3, 3, 3, 4, 5))
+    batch_entries = random.choice((1, 3, 10))
     pick: Callable[[float, float], float] = lambda low, high: between(random, low, high)  # noqa: E731
     return Shape(
         nodes=nodes,
@@ -365,8 +369,8 @@ def _draw_shape(random: Random) -> Shape:
         operations_per_second=pick(3, 120),
         burst=random.choice((1, 1, 4, 16)),
         file_bytes=random.choice((1 << 16, 1 << 16, 1 << 20)),
-        batch_entries=random.choice((1, 3, 10)),
-        payload_bytes=random.choice((0, 16, 600, 6000)),
+        batch_entries=batch_entries,
+        payload_bytes=random.choice((0, 16, 600, 6000)) // batch_entries,
         in_flight=random.choice((1, 4, 16, 64)),
         reads=random.choice((0.0, 0.3, 1.0)),
         tails=random.choice((0.0, 0.2, 0.5)),
@@ -375,4 +379,5 @@ def _draw_shape(random: Random) -> Shape:
         subscribers=random.choice((0, 1, 2)),
         producers=random.choice((0, 0, 1, 2)),
         named_producers=random.random() < 0.3,
+        seals=random.random() < 0.15,
     )

@@ -9,6 +9,12 @@ REQUESTS_IN_HANDLING = 8192
 BYTES_IN_HANDLING = 64 << 20
 """The same in bytes of their frames."""
 
+REFUSED_REQUESTS = 1024
+"""Ids of requests answered with an error that a connection remembers, lest a repeated frame be taken after all."""
+
+REFUSED_SECONDS = 60.0
+"""For so long: no frame travels longer, and no connection uses up all its ids in that time."""
+
 ANSWERS_WAITING_BYTES = 8 << 20
 """Answers given while the other end takes nothing, beyond which it is not read either. Two ends that send each
 other many large requests must not both stop reading: their answers are small and stay far below this."""

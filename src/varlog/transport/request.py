@@ -91,6 +91,7 @@ class Request:
             return
         if not self.pushed:
             self.peer._answer_error(self.method, self.request_id, error)
+            self._service.refused(self)
         self._finish()
 
     async def part(self, message: Message, body: Sequence[Buffer] = (), *, end: bool = False) -> None:

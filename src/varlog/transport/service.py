@@ -37,6 +37,8 @@ class Service:
         self._requests: dict[int, Request] = {}
         self._running: dict[asyncio.Future[None], Request] = {}
         """Async handlers."""
+        self._refused: dict[int, float] = {}
+        """Requests that were answered with an error lately, and when."""
         self._streams = 0
         self._handling = 0
         self._handling_bytes = 0
@@ -47,6 +49,8 @@ class Service:
     def receive_request(self, frame: Frame) -> None:
         if frame.request_id in self._requests:
             return  # the same again, and it is being handled
+        if frame.request_id in self._refused and self._is_refused(frame.request_id):
+            return  # the same again: its caller may rely on the error, so it must not be taken after all
         request = self._handle(frame, _QUESTIONS)
         if request is not None and not request.done:
             self._list(request)
@@ -130,6 +134,18 @@ class Service:
         self.peer._on_defect(defect)
         if not request.done:
             request.fail(internal_error(defect))
+
+    def refused(self, request: Request) -> None:
+        """It was answered with an error."""
+        refused = self._refused
+        refused.pop(request.request_id, None)
+        refused[request.request_id] = self._clock.now()
+        if len(refused) > limits.REFUSED_REQUESTS:
+            del refused[next(iter(refused))]
+
+    def _is_refused(self, request_id: int) -> bool:
+        """Ids begin again some day: one that was refused long ago is now another request's."""
+        return self._clock.now() - self._refused[request_id] < limits.REFUSED_SECONDS
 
     # ------------------------------------------------------------ what is being handled
 

@@ -13,6 +13,7 @@ from varlog.sim.history import (
     Read,
     Record,
     Replica,
+    Seal,
     Subscription,
     Tail,
     Trim,
@@ -60,6 +61,12 @@ class Story:
     def trim(self, upto: int, *, done: bool = True) -> Trim:
         return self.history.add(Trim(upto=upto, done=done, **self._times(None)))
 
+    def seal(self, position: int) -> Seal:
+        return self.history.add(Seal(position=position, **self._times(None)))
+
+    def refused_seal(self, error: str = "NoSpace") -> Seal:
+        return self.history.add(Seal(refused=True, error=error, **self._times(None)))
+
     def find(self, time_us: int, glsn: int) -> Find:
         return self.history.add(Find(time_us=time_us, glsn=glsn, **self._times(None)))
 
@@ -80,13 +87,17 @@ class Story:
         streams: list[int] | None = None,
         times: list[int] | None = None,
         first_slot: int = 0,
+        sealed: bool | None = None,
     ) -> FinalLog:
+        if sealed is None:
+            sealed = any(seal.position is not None for seal in self.history.of(Seal, "l"))
         glsns = glsns or list(range(trimmed + 1, trimmed + 1 + len(payloads)))
         return self.history.add(
             FinalLog(
                 log="l",
                 trimmed=trimmed,
                 tail=tail if tail is not None else (glsns[-1] if glsns else trimmed),
+                sealed=sealed,
                 glsns=glsns,
                 payloads=list(payloads),
                 streams=streams or [1] * len(payloads),

@@ -108,6 +108,97 @@ def test_i10_a_tail_beyond_the_log() -> None:
     assert story.violations("I10")
 
 
+# ---------------------------------------------------------------- I11
+
+
+def test_i11_a_seal_that_holds() -> None:
+    story = Story()
+    story.ack("ab", 1)
+    story.seal(4)
+    story.seal(4)
+    story.ack("ab", 1)
+    story.ack("c", 3, during=15)
+    story.refused("d", "Sealed")
+    story.subscription(1, [1, 2, 3], "abc")
+    story.subscription(1, [1, 2, 3], "abc", stop=9)
+    story.final("abc")
+    story.replica("abc", state="finished")
+    story.replica("abc", node=2, state="failed", excuse="its disk failed")
+    assert not story.violations("I11")
+    assert not story.violations("I9")
+
+
+def test_i11_an_ack_beyond_the_end() -> None:
+    story = Story()
+    story.seal(2)
+    story.ack("b", 2, during=5)
+    assert story.violations("I11")
+
+
+def test_i11_an_ack_to_an_append_that_began_later() -> None:
+    story = Story()
+    story.seal(3)
+    story.ack("b", 2)
+    assert story.violations("I11")
+
+
+def test_i11_an_end_that_moves() -> None:
+    story = Story()
+    story.seal(3)
+    story.seal(4)
+    assert story.violations("I11")
+    story = Story()
+    story.seal(3)
+    story.final("abc")
+    assert story.violations("I11")
+
+
+def test_i11_a_seal_that_is_gone() -> None:
+    story = Story()
+    story.seal(2)
+    story.final("a", sealed=False)
+    assert story.violations("I11")
+
+
+def test_i11_a_seal_that_was_refused_or_never_asked_for() -> None:
+    story = Story()
+    story.refused_seal()
+    story.ack("a", 1)
+    story.final("a")
+    assert not story.violations("I11")
+    story = Story()
+    story.refused_seal()
+    story.final("a", sealed=True)
+    assert story.violations("I11")
+    story = Story()
+    story.final("a", sealed=True)
+    assert story.violations("I11")
+
+
+def test_i11_a_member_that_does_not_finish() -> None:
+    story = Story()
+    story.seal(2)
+    story.final("a")
+    story.replica("a", state="sealed")
+    assert story.violations("I11")
+
+
+def test_i9_a_subscription_that_ends_before_the_sealed_log_does() -> None:
+    story = Story()
+    story.seal(4)
+    story.subscription(1, [1, 2], "ab")
+    story.final("abc")
+    assert story.violations("I9")
+
+
+def test_i9_a_subscription_that_ends_though_the_seal_was_refused() -> None:
+    story = Story()
+    story.refused_seal()
+    story.subscription(1, [1, 2], "ab", stop=4)
+    story.final("ab")
+    assert story.violations("I9")
+
+
 # ---------------------------------------------------------------- I13
 
 

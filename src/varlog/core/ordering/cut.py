@@ -122,6 +122,10 @@ class LogOrder:
         """No more cuts: the segment's end is fixed."""
         self._closed = True
 
+    def reopen(self) -> None:
+        """Nothing was made of its end."""
+        self._closed = False
+
     # ------------------------------------------------------------ reports
 
     @property
@@ -144,7 +148,9 @@ class LogOrder:
         return not self._closed and known.ready_end() > known.committed
 
     def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
-        before = max(stream.tails.get(node, FIRST_SLOT), stream.committed)
+        # Members of a closed log cut off what lies beyond its end: they have forgotten nothing that counts.
+        known = FIRST_SLOT if self._closed else stream.tails.get(node, FIRST_SLOT)
+        before = max(known, stream.committed)
         if tail < before and not stream.stopped:
             stream.stopped = f"node {node} has lost synced entries: it had {before} and reports {tail}"
 

@@ -13,6 +13,7 @@ from varlog.sim.checkers import (
     progress,
     real_time,
     refused,
+    sealed,
     subscribers,
     trim,
 )
@@ -30,6 +31,7 @@ CHECKERS: dict[str, Checker] = {
     "I8": agreement.check,
     "I9": subscribers.check,
     "I10": fresh_tail.check,
+    "I11": sealed.check,
     "I13": trim.check,
     "I14": progress.check,
     "find": found.check,

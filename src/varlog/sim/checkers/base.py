@@ -15,6 +15,7 @@ from varlog.sim.history import (
     Operation,
     Read,
     Replica,
+    Seal,
     Subscription,
     Tail,
     Trim,
@@ -57,6 +58,7 @@ class LogHistory:
     subscriptions: list[Subscription]
     tails: list[Tail]
     trims: list[Trim]
+    seals: list[Seal]
     finds: list[Find]
     replicas: list[Replica]
     expectations: list[Expectation]
@@ -119,6 +121,7 @@ def _of_log(history: History, log: str) -> LogHistory:
         subscriptions=history.of(Subscription, log),
         tails=history.of(Tail, log),
         trims=history.of(Trim, log),
+        seals=history.of(Seal, log),
         finds=history.of(Find, log),
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),
@@ -147,6 +150,8 @@ def _what(operation: Operation) -> str:
         return f"tail: {operation.tail}"
     if isinstance(operation, Trim):
         return f"trim up to {operation.upto}{'' if operation.done else f' ({operation.error})'}"
+    if isinstance(operation, Seal):
+        return f"seal: {operation.position or operation.error}"
     if isinstance(operation, Find):
         return f"find of {operation.time_us} µs: {operation.glsn}"
     return operation.kind

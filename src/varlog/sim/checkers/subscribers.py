@@ -33,8 +33,18 @@ def _all_streams(history: LogHistory, subscription: Subscription) -> Iterator[Vi
         expected = glsn + 1
     if subscription.stop and expected > subscription.stop:
         yield history.violation("I9", f"{describe(subscription)} goes beyond its stop {subscription.stop}")
-    elif expected < subscription.stop and _ended_by_itself(subscription):
-        yield history.violation("I9", f"{describe(subscription)} ends after {expected - 1}, before {subscription.stop}")
+    elif _ended_by_itself(subscription):
+        end = _due_end(history, subscription)
+        if expected < end:
+            yield history.violation("I9", f"{describe(subscription)} ends after {expected - 1}, before {end}")
+
+
+def _due_end(history: LogHistory, subscription: Subscription) -> int:
+    """Where it may end: at its stop, or where a sealed log ends."""
+    if all(seal.refused for seal in history.seals):
+        return subscription.stop
+    end = history.final.tail + 1 if history.final is not None else 0
+    return min(subscription.stop, end) if subscription.stop else end
 
 
 def _ended_by_itself(subscription: Subscription) -> bool:
