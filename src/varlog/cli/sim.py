@@ -1,6 +1,7 @@
 """`varlog sim`: simulated clusters under faults, a run for each seed."""
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument
@@ -35,9 +36,13 @@ def simulate(arguments: Arguments) -> int:
 
     started = time.monotonic()
     failed: list[Result] = []
+    faults: Counter[str] = Counter()
+    virtual_seconds = 0.0
     printer = Printer(arguments.output)
     with Progress("seeds", total=arguments.seeds) as progress:
         for result in run_seeds(arguments.first, arguments.seeds, arguments.jobs, plant=arguments.plant):
+            faults.update(result.faults)
+            virtual_seconds += result.virtual_seconds
             if not result.ok:
                 failed.append(result)
                 if not printer.json:
@@ -50,13 +55,17 @@ def simulate(arguments: Arguments) -> int:
         "first": arguments.first,
         "last": last,
         "seconds": round(seconds, 1),
+        "virtual_seconds": round(virtual_seconds),
+        "faults": dict(sorted(faults.items())),
         "failed": [
             {"seed": result.seed, "invariants": result.invariants, "replay": result.replay} for result in failed
         ],
     }
     what = f"{arguments.seeds:,} seeds, {arguments.first} to {last}," if arguments.seeds > 1 else f"seed {last}"
     verdict = f"{len(failed)} FAIL" if failed else "all pass" if arguments.seeds > 1 else "passes"
-    printer.done(facts, f"{what} in {duration(seconds)}: {verdict}")
+    struck = ", ".join(f"{kind} {count:,}" for kind, count in sorted(faults.items())) or "none"
+    played = f"{duration(virtual_seconds)} of virtual time; faults: {struck}"
+    printer.done(facts, f"{what} in {duration(seconds)}: {verdict}\n{played}")
     return 1 if failed else 0
 
 

@@ -184,6 +184,7 @@ class Appender:
     def _changed(self) -> None:
         """The log's streams may be others now; writers of those that are gone end with their last batch."""
         for route, writer in list(self._writers.items()):
+            writer.look()
             if writer.idle and route not in self._routes.streams:
                 writer.close()
                 del self._writers[route]

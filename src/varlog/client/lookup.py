@@ -136,6 +136,7 @@ async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
         if glsn <= tail.trimmed:
             raise Trimmed(f"log {info.name!r} is trimmed up to {tail.trimmed}", tail.trimmed + 1)
         attempt += 1
+        context.routes.refresh_soon()  # it may lie in a stream that we have not heard of
         await search.again(attempt)
         info = await context.routes.resolve(max(0.001, search.left))
 
@@ -171,6 +172,8 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     search = _Search(context, timeout)
     tail = await ask_tail(context, timeout)
     committed = await committed_slots(context, max(0.001, search.left))
+    if not committed.keys() <= {route.id for route in context.routes.streams}:
+        await context.routes.refresh(max(0.001, search.left))  # streams have come that we had not heard of
     works = [
         _first_at(search, route, time_us, committed.get(route.id, Slot(0)), tail.trimmed)
         for route in context.routes.streams

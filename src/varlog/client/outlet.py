@@ -89,7 +89,7 @@ class Outlet:
             if self._name is not None:
                 route = await self._own_stream(self._name, deadline)
                 await self._open_named(self._name, route, deadline)
-            self._context.routes.listeners.append(self.has_room)
+            self._context.routes.listeners.append(self._changed)
             self._context.choice.listeners.append(self.has_room)
             self.opened = True
         finally:
@@ -143,9 +143,12 @@ class Outlet:
     def close(self, error: VarlogError) -> None:
         """Send nothing more; who still waits is told."""
         self._closed = True
-        for listeners in (self._context.routes.listeners, self._context.choice.listeners):
-            if self.has_room in listeners:
-                listeners.remove(self.has_room)
+        for listeners, own in (
+            (self._context.routes.listeners, self._changed),
+            (self._context.choice.listeners, self.has_room),
+        ):
+            if own in listeners:
+                listeners.remove(own)
         queue, self._queue = self._queue, deque()
         for chunk in queue:
             chunk.fail(Unavailable(error.message))
@@ -214,6 +217,11 @@ class Outlet:
             chunk.fail(error)
 
     # ------------------------------------------------------------ from writers
+
+    def _changed(self) -> None:
+        for writer in self._writers.values():
+            writer.look()
+        self.has_room()
 
     def has_room(self) -> None:
         if self._queue and not self._scheduled and not self._closed:

@@ -4,6 +4,7 @@ from varlog.base.errors import (
     ConnectionLost,
     Gap,
     InvalidArgument,
+    NotFound,
     OutcomeUnknown,
     Overloaded,
     Sealed,
@@ -16,6 +17,7 @@ from varlog.client.context import LogContext
 from varlog.client.entry import Ack
 from varlog.client.limits import FIRST_ANSWER_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
+from varlog.client.routes import StreamRoute
 from varlog.runtime.timeout import within
 from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
@@ -43,6 +45,7 @@ class Retry:
         self._routes = context.routes
         self._token = token
         self._request = pb.AppendRequest(log=token.log, segment=token.segment, stream=token.stream)
+        self._turn = 0
 
     async def run(self, timeout: float) -> Ack:
         """The Ack it had all along, or has now."""
@@ -62,7 +65,13 @@ class Retry:
         raise self._unknown(why.message) from why
 
     async def _attempt(self, left: float) -> Ack:
-        peer = await within(self._world.clock, left, self._pool.get(self._primary()))
+        route = self._route()
+        node = route.members[0]
+        if route.end is not None:
+            # Of a stream that has ended every member knows what is in it.
+            self._turn += 1
+            node = route.members[self._turn % len(route.members)]
+        peer = await within(self._world.clock, left, self._pool.get(self._address(node)))
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
@@ -71,6 +80,10 @@ class Retry:
         except Sealed as sealed:
             # A stream that has it says so before it says that it is sealed.
             raise self._routes.sealed or sealed from sealed
+        except NotFound as missing:
+            if route.end is None:
+                raise self._unknown(missing.message) from missing
+            raise Unavailable(missing.message) from missing  # it has not heard of the end yet
         except Gap as gap:
             raise self._unknown("batches of the same producer before it were never sent again") from gap
         except VarlogError as error:
@@ -83,10 +96,10 @@ class Retry:
         first = reply.glsn + self._token.index
         return Ack(Glsn(first), Glsn(first + self._token.count - 1), self._token.stream)
 
-    def _primary(self) -> str:
+    def _route(self) -> StreamRoute:
         for route in self._routes.streams:
             if (route.log, route.segment, route.id) == (self._token.log, self._token.segment, self._token.stream):
-                return self._address(route.members[0])
+                return route
         raise self._unknown("the log has no such stream any more")
 
     def _address(self, node: NodeId) -> str:

@@ -52,6 +52,11 @@ class Routes:
         """Where a node is, as last heard."""
         return self._addresses.get(node)
 
+    def now(self, route: StreamRoute) -> StreamRoute:
+        """The same stream as it is by now."""
+        same = (route.log, route.segment, route.id)
+        return next((each for each in self.streams if (each.log, each.segment, each.id) == same), route)
+
     @property
     def sealed(self) -> Sealed | None:
         """The error that says so, if the log was sealed."""

@@ -115,6 +115,7 @@ class _Feed:
 
     def _lags(self) -> None:
         self._timer = None
+        self._context.routes.refresh_soon()  # it may be in a stream that we have not heard of
         for stream, reader in self._readers.items():
             if self._merge.empty(stream):
                 reader.suspect()

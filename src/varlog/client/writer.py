@@ -16,6 +16,7 @@ from varlog.base.errors import (
     ConnectionLost,
     Gap,
     InvalidArgument,
+    NotFound,
     OutcomeUnknown,
     Overloaded,
     Sealed,
@@ -120,6 +121,9 @@ class StreamWriter:
         self._answer_seconds = FIRST_ANSWER_SECONDS
         self._slower_at = 0.0
         self._closed = False
+        self._turn = 0
+        """Which member is asked; the primary as long as the stream is open."""
+        self._ended = False
 
     # ------------------------------------------------------------ for the owner
 
@@ -165,6 +169,26 @@ class StreamWriter:
         session.send_again()
         self._pump()
 
+    def look(self) -> None:
+        """The log has changed: of a stream that has ended, any member tells what became of what was sent."""
+        if self._ended or self._routes.now(self.route).end is None:
+            return
+        self._ended = True
+        if not self.idle and not self._closed:
+            self._ask_others()
+
+    def _ask_others(self) -> None:
+        """The primary comes last: most likely it is what was lost."""
+        self._peer = None
+        self._failures = 0
+        self._turn = 1 % len(self.route.members)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for session in self.sessions():
+            session.send_again()
+        self._pump()
+
     def close(self) -> list[Flight[Carried]]:
         """Send nothing more. What is left unanswered."""
         self._closed = True
@@ -192,9 +216,10 @@ class StreamWriter:
 
     async def _connect(self) -> None:
         try:
-            address = self._routes.address(self.route.members[0])
+            node = self._routes.now(self.route).members[self._turn]
+            address = self._routes.address(node)
             if address is None:
-                raise Unavailable(f"the address of node {self.route.members[0]} is not known")
+                raise Unavailable(f"the address of node {node} is not known")
             self._peer = await self._pool.get(address)
             self._failures = 0
         except VarlogError:
@@ -224,6 +249,9 @@ class StreamWriter:
     def _trouble(self) -> None:
         """Nobody answers: no new batches for this stream until what is on its way is answered."""
         self.stalled = not self.idle
+        if self._ended:
+            self._peer = None
+            self._turn = (self._turn + 1) % len(self._routes.now(self.route).members)
         now = self._world.clock.now()
         if now >= self._slower_at:
             self._answer_seconds = min(2 * self._answer_seconds, LONGEST_ANSWER_SECONDS)
@@ -277,7 +305,7 @@ class StreamWriter:
             self._trouble()
             if not isinstance(error, Timeout):
                 self._wait()
-        elif isinstance(error, Unavailable):
+        elif isinstance(error, Unavailable) or (self._ended and isinstance(error, NotFound)):
             session.put_off(sent)
             self._trouble()
             self._wait()

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, VarlogError
+from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.core.replica import ReplicaState
 from varlog.node.forwarder import Connect, Forwarder
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
@@ -62,9 +63,13 @@ class Replicas:
         return found
 
     def primary(self, log: int, segment: int, stream: int) -> Primary:
-        """The primary of a stream, if it is this node."""
+        """The primary of a stream, if it is this node. Of one that has ended every member knows what is in it."""
         replica = self.find(log, segment, stream)
         primary = self._primaries.get(replica.id)
+        if primary is None and replica.state is ReplicaState.FINISHED:
+            primary = self._primaries[replica.id] = Primary(replica)
+        if primary is None and replica.state is ReplicaState.SEALED:
+            raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
         if primary is None:
             raise NotFound(f"this node is not the primary of {replica.id}")
         return primary

@@ -160,6 +160,19 @@ class Catalog:
             self._show(log)
             self._tell()
 
+    async def reserve_streams(self, number: LogId, count: int) -> int:
+        """Ids for new streams of a log, never given out again; the first of them."""
+        first = 0
+
+        def reserve(log: pb.LogInfo) -> None:
+            nonlocal first
+            used = [stream.id for segment in log.chain for stream in segment.streams]
+            first = max(log.next_stream, 1 + max(used, default=0))
+            log.next_stream = first + count
+
+        await self.change_log(number, reserve)
+        return first
+
     async def change_log(self, number: LogId, change: Callable[[pb.LogInfo], None]) -> pb.LogInfo:
         """Have `change` work on a copy of a log's record, which then takes its place."""
         async with self._changing:

@@ -15,7 +15,11 @@ class RepositoryConfig:
     """How often a node reports when nothing changes."""
     silent_ms: int = 2000
     """After how much silence a node counts as not connected."""
+    lost_ms: int = 1000
+    """How long a node may be not connected before others take over from it."""
 
     def __post_init__(self) -> None:
         if not 10 <= self.heartbeat_ms < self.silent_ms:
             raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")
+        if self.lost_ms < 10:
+            raise InvalidArgument("lost_ms must be at least 10")

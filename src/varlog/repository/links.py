@@ -65,6 +65,8 @@ class NodeLinks:
         self.last_seen_us: dict[NodeId, int] = {}
         self.creating: dict[LogId, None] = {}
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
+        self.opening: dict[tuple[LogId, StreamId], None] = {}
+        """The same of single streams."""
 
     # ------------------------------------------------------------ who is there
 
@@ -172,13 +174,17 @@ class NodeLinks:
             return
         segment = log.chain[replica.segment - 1]
         stream = next((each for each in segment.streams if each.id == replica.stream), None)
+        if stream is None:
+            if replica.stream < log.next_stream and (replica.log, replica.stream) not in self.opening:
+                self._mend(link, "drop", replica, self._drop)  # it was opened, and never became part of the log
+            return
         order = self._orderer.order(replica.log)
         known = order.stream(replica.stream)
         if known is not None and row.uncommitted_llsn_offset - 1 < known.committed:
             self._send_missed(link, replica, row)
         if row.trimmed_glsn < log.trimmed:
             self._mend(link, "trim", replica, self._trim)
-        if stream is not None and stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
+        if stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
             self._mend(link, "seal", replica, self._seal)
 
     # ------------------------------------------------------------ putting right

@@ -66,8 +66,17 @@ class Orderer:
         for stream in segment.streams:
             members = [NodeId(node) for node in stream.members]
             order.add_stream(StreamId(stream.id), members, Slot(base.committed[stream.id]))
+            if stream.state == pb.STREAM_FINALIZED:
+                order.finalize(StreamId(stream.id))
         self._orders[LogId(log.id)] = order
         return order
+
+    def extend(self, log: pb.LogInfo) -> None:
+        """Take in the streams that were added to a log's last segment."""
+        order = self.order(LogId(log.id))
+        for stream in log.chain[-1].streams:
+            if order.stream(StreamId(stream.id)) is None:
+                order.add_stream(StreamId(stream.id), [NodeId(node) for node in stream.members])
 
     def remove(self, log: LogId) -> None:
         self._orders.pop(log, None)
@@ -85,6 +94,22 @@ class Orderer:
         order.close()
         async with self._cutting:
             return order
+
+    async def finalize(self, log: LogId, stream: StreamId) -> Slot:
+        """No more cuts for this stream; on return the last one is known, and with it where the stream ends."""
+        order = self.order(log)
+        order.finalize(stream)
+        async with self._cutting:
+            return order.finalize(stream)  # by now a cut that was being persisted counts
+
+    def resume(self, log: LogId, stream: StreamId) -> None:
+        """A stream is not to end after all."""
+        order = self.order(log)
+        known = order.stream(stream)
+        if known is not None:
+            known.finalized = False
+        self._due[log] = order
+        self._wake.set()
 
     def reopen(self, log: LogId) -> None:
         """It is not to be closed after all."""

@@ -6,6 +6,7 @@ from varlog.base.errors import Unavailable, VarlogError
 from varlog.ports import MetadataStore, World
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
 from varlog.repository.service import Service
@@ -24,6 +25,10 @@ class Repository:
         self._catalog = Catalog(store, world.random)
         self._orderer = Orderer(store, world.clock, lambda cuts: self._links.announce(cuts))
         self._links = NodeLinks(world.clock, self._scope, self._catalog, self._orderer, config.silent_ms / 1000)
+        self._closing = asyncio.Lock()
+        self._healer = Healer(
+            world.clock, self._catalog, self._orderer, self._links, self._closing, config.lost_ms / 1000
+        )
         self._server: Server | None = None
         self._failed: asyncio.Future[VarlogError] = asyncio.get_running_loop().create_future()
 
@@ -32,9 +37,19 @@ class Repository:
         await self._catalog.load()
         for log in list(self._catalog.logs.values()):
             await self._orderer.load(log)
-        service = Service(self._world, self._config, self._scope, self._catalog, self._orderer, self._links)
+        service = Service(
+            self._world,
+            self._config,
+            self._scope,
+            self._catalog,
+            self._orderer,
+            self._links,
+            self._healer,
+            self._closing,
+        )
         self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
+        self._scope.spawn(self._healer.run(), name="healer")
         self._server = await serve(self._world, self._config.listen, service.handlers())
 
     @property

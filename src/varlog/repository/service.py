@@ -5,9 +5,8 @@ half way: what the store has and what memory shows must not part.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -28,7 +27,9 @@ from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
+from varlog.repository.opening import all_or_first_error, open_replicas
 from varlog.repository.orderer import Orderer
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
@@ -51,16 +52,19 @@ class Service:
         catalog: Catalog,
         orderer: Orderer,
         links: NodeLinks,
+        healer: Healer,
+        closing: asyncio.Lock,
     ) -> None:
-        """`scope` outlives every connection."""
+        """`scope` outlives every connection. `closing` is held by whoever seals, removes or heals a log: one
+        that is refused must not open what another has closed."""
         self._world = world
         self._config = config
         self._scope = scope
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
-        self._closing = asyncio.Lock()
-        """Logs are sealed and removed one at a time: one that is refused must not open what another has closed."""
+        self._healer = healer
+        self._closing = closing
 
     def handlers(self) -> Handlers:
         return {
@@ -148,7 +152,7 @@ class Service:
         self._links.creating[number] = None
         try:
             log = self._new_log(number, message, placed)
-            await self._open_replicas(log)
+            await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
             await self._catalog.add_log(log)
             self._orderer.add(log)
         finally:
@@ -170,24 +174,10 @@ class Service:
             ordering=message.ordering,
             replicas=message.replicas,
             streams=message.streams,
+            next_stream=message.streams + 1,
             chain=[segment],
             created_us=self._world.clock.wall_us(),
         )
-
-    async def _open_replicas(self, log: pb.LogInfo) -> None:
-        calls = []
-        for segment in log.chain:
-            for stream in segment.streams:
-                spec = pb.ReplicaSpec(
-                    replica=pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id),
-                    ordering=segment.ordering,
-                    members=stream.members,
-                    log_name=log.name,
-                )
-                calls += [
-                    self._links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members
-                ]
-        await _all_or_first_error(calls, f"log {log.name!r} could not be made")
 
     async def remove_log(self, request: Request) -> None:
         async with self._closing:
@@ -247,7 +237,7 @@ class Service:
                 name = pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id)
                 trim = pb.TrimRequest(replica=name, upto=log.trimmed)
                 calls += [self._links.call(NodeId(node), Method.TRIM, trim) for node in stream.members]
-        await _all_or_first_error(calls, "the trim point is recorded, and reaches every node as it comes back")
+        await all_or_first_error(calls, "the trim point is recorded, and reaches every node as it comes back")
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
 
     async def seal_log(self, request: Request) -> None:
@@ -338,13 +328,3 @@ def _check_log(message: pb.CreateLogRequest) -> None:
         raise InvalidArgument(f"a log has 1 to {MOST_REPLICAS} replicas, not {message.replicas}")
     if not 1 <= message.streams <= MOST_STREAMS:
         raise InvalidArgument(f"a log has 1 to {MOST_STREAMS} streams, not {message.streams}")
-
-
-async def _all_or_first_error(calls: list[Coroutine[Any, Any, None]], what: str) -> None:
-    """Wait for all; if any failed, say so once, after all have ended."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, VarlogError):
-            raise Unavailable(f"{what}: {result.message}") from result
-        if isinstance(result, BaseException):
-            raise result

@@ -42,11 +42,18 @@ async def audit_node(
     for disk in process.disks:
         volume = await Volume.open(disk, process.world.random)
         for replica in await volume.replicas():
-            if replica.log in names:
-                record = _expected(names[replica.log], infos[names[replica.log]], replica, process.host, host_of)
+            info = infos.get(names.get(replica.log, ""))
+            if info is not None and _is_part(info, replica):
+                record = _expected(info.name, info, replica, process.host, host_of)
                 await _read_files(process, volume, replica, record)
                 found.append(record)
     return found
+
+
+def _is_part(info: pb.LogInfo, replica: ReplicaId) -> bool:
+    """One that was opened for a stream which never became part of the log does not count."""
+    known = any(stream.id == replica.stream for segment in info.chain for stream in segment.streams)
+    return known or replica.stream >= info.next_stream
 
 
 def _expected(

@@ -26,7 +26,7 @@ from varlog.node.replica import Batches, Replica
 from varlog.node.takeback import TakeBack
 from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
-from varlog.repository import service
+from varlog.repository import opening, service
 from varlog.repository.orderer import Orderer
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
@@ -261,7 +261,7 @@ def history_dropped_early() -> Iterator[None]:
     lambda weather: weather.shape.trims > 0,
 )
 def trim_answered_early() -> Iterator[None]:
-    plain = service._all_or_first_error
+    plain = opening.all_or_first_error
 
     async def nobody_waits(calls: list[Coroutine[Any, Any, None]], what: str) -> None:
         if not what.startswith("the trim point"):
@@ -271,7 +271,7 @@ def trim_answered_early() -> Iterator[None]:
             task = asyncio.get_running_loop().create_task(call)
             task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
 
-    with _swap(service, _all_or_first_error=nobody_waits):
+    with _swap(service, all_or_first_error=nobody_waits):
         yield
 
 

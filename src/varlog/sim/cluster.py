@@ -101,7 +101,8 @@ class SimulatedCluster:
     async def _run_repository(self, process: Process) -> None:
         assert process.metadata is not None
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
-        repository = Repository(process.world, process.metadata, RepositoryConfig(listen=listen))
+        config = RepositoryConfig(listen=listen, lost_ms=self.weather.shape.lost_ms)
+        repository = Repository(process.world, process.metadata, config)
         await repository.start()
         await self._serve(process, repository.wait_failed())
         await repository.close()

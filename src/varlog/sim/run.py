@@ -39,6 +39,8 @@ class Result:
     weather: str = ""
     summary: str = ""
     """What happened in it, in numbers."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """How often each kind struck."""
     steps: int = 0
     frames: int = 0
     virtual_seconds: float = 0.0
@@ -100,6 +102,7 @@ def run_seed(
     except (SimulationError, InvariantBroken, VarlogError) as error:
         result.error = _explain(error)
     result.summary = scenario.summary()
+    result.faults = scenario.faults
     result.steps, result.virtual_seconds = loop.steps, loop.now
     result.frames, result.fingerprint = scenario.cluster.fabric.frames, scenario.cluster.fabric.fingerprint
     result.trace = kept.lines()

@@ -206,6 +206,8 @@ class Shape:
     """Of each client."""
     producers: int = 0
     """Of each client, anonymous and pipelined."""
+    lost_ms: int = 1000
+    """How long a node may be away before others take over from it."""
     seals: bool = False
     """The last log is sealed while faults strike."""
     named_producers: bool = False
@@ -219,7 +221,7 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
-            f"{'; the last log is sealed' * self.seals}"
+            f"{'; the last log is sealed' * self.seals}; a node is lost after {self.lost_ms} ms"
         )
 
 
@@ -380,4 +382,5 @@ def _draw_shape(random: Random) -> Shape:
         producers=random.choice((0, 0, 1, 2)),
         named_producers=random.random() < 0.3,
         seals=random.random() < 0.15,
+        lost_ms=random.choice((20, 100, 300, 1000)),
     )

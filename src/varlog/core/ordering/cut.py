@@ -73,6 +73,8 @@ class StreamOrder:
     """End of the last cut's part: persisted, never moving back."""
     stopped: str = ""
     """Why it gets no more cuts; empty while it does."""
+    finalized: bool = False
+    """It ends at its last cut: another stream takes its place."""
     tails: dict[NodeId, Slot] = field(default_factory=dict)
     """Per member that has reported: how far it is synced."""
     bound: dict[NodeId, Slot] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class StreamOrder:
 
     def ready_end(self) -> Slot:
         """How far the next cut may go."""
-        if self.stopped or len(self.tails) < len(self.members):
+        if self.stopped or self.finalized or len(self.tails) < len(self.members):
             return self.committed
         return max(self.committed, min(self.tails.values()))
 
@@ -112,6 +114,12 @@ class LogOrder:
         invariant(not self._streams or stream > max(self._streams), "streams are added in id order", stream=stream)
         invariant(len(set(members)) == len(members) > 0, "members are distinct", members=members)
         self._streams[stream] = StreamOrder(stream, tuple(members), committed)
+
+    def finalize(self, stream: StreamId) -> Slot:
+        """No more cuts for this stream; the others go on. Where its last applied cut ends."""
+        known = self._streams[stream]
+        known.finalized = True
+        return known.committed
 
     def restore(self, cut: Cut) -> None:
         """Take a persisted cut back into the history; cuts come in order, some may already have been dropped."""
@@ -149,7 +157,7 @@ class LogOrder:
 
     def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
         # Members of a closed log cut off what lies beyond its end: they have forgotten nothing that counts.
-        known = FIRST_SLOT if self._closed else stream.tails.get(node, FIRST_SLOT)
+        known = FIRST_SLOT if self._closed or stream.finalized else stream.tails.get(node, FIRST_SLOT)
         before = max(known, stream.committed)
         if tail < before and not stream.stopped:
             stream.stopped = f"node {node} has lost synced entries: it had {before} and reports {tail}"

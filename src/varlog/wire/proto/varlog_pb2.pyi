@@ -434,7 +434,7 @@ class SegmentInfo(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -447,6 +447,7 @@ class LogInfo(_message.Message):
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     REMOVING_FIELD_NUMBER: _ClassVar[int]
+    NEXT_STREAM_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -459,7 +460,8 @@ class LogInfo(_message.Message):
     created_us: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
     removing: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ...) -> None: ...
+    next_stream: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot")

@@ -1,0 +1,37 @@
+"""Opening the replicas of streams on their nodes, before anybody is told of them."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.ids import NodeId
+from varlog.repository.links import NodeLinks
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+async def open_replicas(
+    links: NodeLinks, log: pb.LogInfo, segment: pb.SegmentInfo, streams: Iterable[pb.StreamInfo]
+) -> None:
+    """On every member of every stream; raises `Unavailable` unless all of them are open."""
+    calls = []
+    for stream in streams:
+        spec = pb.ReplicaSpec(
+            replica=pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id),
+            ordering=segment.ordering,
+            members=stream.members,
+            log_name=log.name,
+        )
+        calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]
+    await all_or_first_error(calls, f"streams of log {log.name!r} could not be opened")
+
+
+async def all_or_first_error(calls: list[Coroutine[Any, Any, None]], what: str) -> None:
+    """Wait for all; if any failed, say so once, after all have ended."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, VarlogError):
+            raise Unavailable(f"{what}: {result.message}") from result
+        if isinstance(result, BaseException):
+            raise result

@@ -1,0 +1,130 @@
+"""Nodes are lost: streams they were in end at their last cut, and others take their place."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
+
+import varlog
+from varlog.base.errors import NotFound, Sealed, Unavailable
+from varlog.transport.peer import Reply
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+async def log_info(cluster: Servers, name: str = "orders") -> pb.LogInfo:
+    peer = await cluster.to_repository()
+    try:
+        info = (await peer.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=TIMEOUT_S)).message
+    finally:
+        peer.close()
+    assert isinstance(info, pb.LogInfo)
+    return info
+
+
+async def healed(cluster: Servers, streams: int) -> list[pb.StreamInfo]:
+    """The streams, once there are so many in all."""
+    while len(found := (await log_info(cluster)).chain[-1].streams) < streams:
+        await asyncio.sleep(0.05)
+    return list(found)
+
+
+async def ask(cluster: Servers, node: int, log: pb.LogInfo, data: bytes) -> Reply:
+    """What a member of a stream that has ended says about an append; it may not have heard of the end yet."""
+    while True:
+        try:
+            return await append(await cluster.to_node(node), log, data)
+        except (NotFound, Unavailable):
+            await asyncio.sleep(0.02)
+
+
+def test_a_lost_primary_is_replaced_and_what_was_sent_is_settled(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4) as cluster:
+            log = await cluster.create_log()
+            primary, backup, other = log.chain[0].streams[0].members
+            assert (await append(await cluster.to_node(primary), log, batch(b"a", b"b"))).message.glsn == 1
+            await cluster.stop_node(primary)
+            old, new = await healed(cluster, 2)
+            assert (old.state, old.end_slot) == (pb.STREAM_FINALIZED, 2)
+            assert (new.state, new.id) == (pb.STREAM_WRITABLE, 2)
+            assert primary not in new.members
+            assert len(set(new.members)) == 3
+            for node in (backup, other):
+                assert (await ask(cluster, node, log, batch(b"a", b"b"))).message.glsn == 1, "it is in the log"
+                with pytest.raises(Sealed):
+                    await ask(cluster, node, log, batch(b"c", sequence=1))
+            peer = await cluster.to_node(new.members[0])
+            assert (await append(peer, log, batch(b"c"), stream=2)).message.glsn == 3
+            await cluster.start_node(primary)  # with its data: it is told where its replica ends
+            assert (await ask(cluster, primary, log, batch(b"a", b"b"))).message.glsn == 1
+            assert len((await log_info(cluster)).chain[-1].streams) == 2
+
+    run(story())
+
+
+def test_callers_notice_nothing_but_a_pause(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            log = await connected.create_log("orders", replicas=3, streams=2)
+            members = [stream.members for stream in (await log_info(cluster)).chain[0].streams]
+            sent: dict[int, bytes] = {}
+
+            async def writer(number: int) -> None:
+                for count in range(150):
+                    payload = f"{number}.{count}".encode()
+                    sent[(await log.append(payload, timeout=30)).glsn] = payload
+                    await asyncio.sleep(0.01)
+
+            writers = [asyncio.create_task(writer(number)) for number in range(8)]
+            await asyncio.sleep(0.3)
+            await cluster.stop_node(members[0][0])
+            await asyncio.gather(*writers)
+            found = {entry.glsn: bytes(entry.payload) async for entry in log.subscribe(stop=await log.tail() + 1)}
+            assert found == sent
+            streams = (await log_info(cluster)).chain[-1].streams
+            assert sum(stream.state == pb.STREAM_WRITABLE for stream in streams) == 2
+            hurt = [stream for stream in streams if members[0][0] in stream.members]
+            assert all(stream.state == pb.STREAM_FINALIZED for stream in hurt)
+
+    run(story())
+
+
+def test_with_too_few_nodes_a_stream_waits_for_its_own(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            log = await cluster.create_log()
+            primary, backup, _ = log.chain[0].streams[0].members
+            await cluster.stop_node(backup)
+            waiting = asyncio.ensure_future(append(await cluster.to_node(primary), log, batch(b"a"), timeout=30))
+            await asyncio.sleep(2.5)
+            assert not waiting.done()
+            assert len((await log_info(cluster)).chain[-1].streams) == 1
+            await cluster.start_node(backup)
+            assert (await waiting).message.glsn == 1
+
+    run(story())
+
+
+def test_a_repository_that_restarts_knows_what_has_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4) as cluster:
+            log = await cluster.create_log()
+            primary = log.chain[0].streams[0].members[0]
+            await append(await cluster.to_node(primary), log, batch(b"a"))
+            await cluster.stop_node(primary)
+            _, new = await healed(cluster, 2)
+            await cluster.stop_repository()
+            await cluster.start_repository()
+            peer = await cluster.to_node(new.members[0])
+            assert (await append(peer, log, batch(b"b"), stream=new.id)).message.glsn == 2
+            await cluster.start_node(primary)
+            with pytest.raises(Sealed):
+                await ask(cluster, primary, log, batch(b"c", sequence=1))
+            assert len((await log_info(cluster)).chain[-1].streams) == 2
+
+    run(story())
