@@ -109,6 +109,7 @@ QUESTIONS: dict[Method, Message] = {
     Method.SEAL_LOG: pb.SealLogRequest(log=7),
     Method.REMOVE_LOG: pb.RemoveLogRequest(name="orders"),
     Method.STATUS: pb.StatusRequest(),
+    Method.LEASE: pb.LeaseRequest(node_id=1, boot=2),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -137,6 +138,7 @@ ANSWERS: dict[Method, Message] = {
     Method.SEAL_LOG: LOG,
     Method.REMOVE_LOG: pb.Empty(),
     Method.STATUS: pb.StatusReply(cluster_id="c", nodes=[NODE], logs=[pb.LogStatus(log=LOG, tail=22)], cuts=3),
+    Method.LEASE: pb.LeaseReply(lease_ms=3000),
 }
 
 FRAMES: dict[str, Frame] = {

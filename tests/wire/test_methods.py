@@ -44,6 +44,7 @@ def test_numbers_never_change() -> None:
         "SEAL_LOG": 40,
         "REMOVE_LOG": 41,
         "STATUS": 42,
+        "LEASE": 48,
     }.items()
 
 

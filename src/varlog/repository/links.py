@@ -85,6 +85,12 @@ class NodeLinks:
             peer.on_close(lambda _: self._lost(link))
         self.last_seen_us[node] = self._clock.wall_us()
 
+    def check_registered(self, peer: Peer, node: NodeId) -> None:
+        """Raise `Unavailable` unless this is the node's connection."""
+        link = self._links.get(node)
+        if link is None or link.peer is not peer:
+            raise Unavailable(f"node {node} is not registered on this connection")
+
     def _lost(self, link: NodeLink) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]

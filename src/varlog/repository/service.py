@@ -80,6 +80,7 @@ class Service:
             Method.SEAL_LOG: self._to_the_end(self.seal_log),
             Method.REMOVE_LOG: self._to_the_end(self.remove_log),
             Method.STATUS: self.status,
+            Method.LEASE: self.lease,
         }
 
     def _to_the_end(self, handler: Callable[[Request], Awaitable[None]]) -> Handler:
@@ -110,12 +111,18 @@ class Service:
                 cluster_id=self._catalog.cluster_id,
                 node_id=node.id,
                 heartbeat_ms=self._config.heartbeat_ms,
+                lease_ms=self._config.lease_ms,
                 directory=self._catalog.directory(),
             )
         )
 
     def report(self, request: Request) -> None:
         self._links.report(request.peer, request.message)
+
+    def lease(self, request: Request) -> None:
+        """A registered node may go on taking appends for a while (W16)."""
+        self._links.check_registered(request.peer, NodeId(request.message.node_id))
+        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
 
     def list_nodes(self, request: Request) -> None:
         request.reply(pb.ListNodesReply(nodes=self._nodes()))

@@ -40,6 +40,7 @@ class Method(IntEnum):
     SEAL_LOG = 40
     REMOVE_LOG = 41
     STATUS = 42
+    LEASE = 48
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -67,6 +68,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SEAL_LOG: (pb.SealLogRequest, pb.LogInfo),
     Method.REMOVE_LOG: (pb.RemoveLogRequest, pb.Empty),
     Method.STATUS: (pb.StatusRequest, pb.StatusReply),
+    Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
 ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""
