@@ -180,7 +180,8 @@ class Ensemble:
             for member in self.members:
                 member.start()
             try:
-                return self.wait_ready()
+                self.wait_ready()
+                return
             except NoEtcd:
                 self.close()
                 if attempt == STARTS:
