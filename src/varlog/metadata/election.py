@@ -47,7 +47,7 @@ class Leases(Protocol):
         ...
 
     async def take(self, key: str, value: bytes, lease: int) -> int:
-        """Make a key that does not exist, attached to the lease; its version; 0 if the key is there or the lease gone."""
+        """Make a key that does not exist, attached to the lease; its version, or 0 if it is there or the lease gone."""
         ...
 
 
