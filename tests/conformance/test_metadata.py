@@ -349,7 +349,8 @@ def test_a_chain_keeps_the_order_of_what_is_under_way(implementation: Implementa
         ended: list[int] = []
 
         async def one(number: int) -> None:
-            await chain.commit(Transaction(put={f"n/{number:03}": b""}))
+            # The same key again and again: no two of them can travel together.
+            await chain.commit(Transaction(put={f"n/{number:03}": b"", "same": str(number).encode()}))
             ended.append(number)
 
         await asyncio.gather(*(one(number) for number in range(60)))
@@ -358,6 +359,8 @@ def test_a_chain_keeps_the_order_of_what_is_under_way(implementation: Implementa
         again = await Chain.open(store, "chain")
         await again.commit(Transaction(put={"n/060": b""}))
         assert len(await store.scan("n/")) == 61
+        await chain.close()
+        await again.close()
         await store.close()
 
     implementation.run(body)
@@ -375,6 +378,24 @@ def test_what_comes_behind_a_failed_link_is_not_applied(implementation: Implemen
         assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2"]
         await chain.commit(Transaction(put={"n/6": b""}))  # nothing was left open: it goes on
         assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2", "n/6"]
+        await chain.close()
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_what_waits_for_a_chain_travels_together(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        chain = await Chain.open(store, "chain")
+        transactions = [Transaction(put={f"n/{number:03}": b""}) for number in range(500)]
+        await asyncio.gather(*(chain.commit(each) for each in transactions))
+        found = await store.scan("n/")
+        assert len(found) == 500
+        assert len({versioned.version for _, versioned in found}) < 10
+        await chain.close()
+        with pytest.raises(Unavailable):
+            await chain.commit(Transaction(put={"n/late": b""}))
         await store.close()
 
     implementation.run(body)
