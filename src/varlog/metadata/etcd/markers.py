@@ -30,6 +30,8 @@ from varlog.wire.proto import etcd_pb2 as pb
 
 SESSION_S = 600.0
 """How long etcd remembers the slots of a process that is not heard of."""
+SESSION_RENEWAL_S = 10.0
+"""How often it hears of one: often, because the answer also says where etcd stands."""
 WINDOW = 256
 """Transactions under way at once."""
 WAITING = 10_000

@@ -11,7 +11,7 @@ from varlog.metadata.etcd import leases
 from varlog.metadata.etcd.config import EtcdConfig
 from varlog.metadata.etcd.connection import COMPACT, PAUSE_S, STATUS, TXN, Connection
 from varlog.metadata.etcd.errors import Compacted
-from varlog.metadata.etcd.markers import SESSION_S, Markers, Slot
+from varlog.metadata.etcd.markers import SESSION_RENEWAL_S, Markers, Slot
 from varlog.metadata.etcd.messages import (
     Keys,
     check_size,
@@ -35,8 +35,9 @@ OLDEST = (3, 4, 0)
 WITHDRAWN = ((3, 5, 0), (3, 5, 3))
 """[first, second): releases of etcd that may corrupt what they store."""
 
-KEPT_REVISIONS = 20_000
-"""How many are left when old ones are compacted away: what a watcher may have missed without reading all anew."""
+KEPT_REVISIONS = 100_000
+"""How many are left when old ones are compacted away: what a watcher may miss without reading all anew, and more than
+etcd makes in `SESSION_RENEWAL_S`, from which on a watch may begin."""
 COMPACT_EVERY = 10_000
 """Revisions between two compactions."""
 WATCHES = 1_000
@@ -106,13 +107,14 @@ class EtcdStore:
     def watch(self, prefix: str) -> EtcdWatch:
         """Every change to a key with the prefix from now on, in order; ends when the store is closed."""
         feed = Feed(self._connection, self._keys, prefix)
+        if len(self._feeds) >= WATCHES:
+            raise Overloaded(f"{WATCHES} watches are open")
         if self._closed:
             feed.end()
-        elif len(self._feeds) >= WATCHES:
-            raise Overloaded(f"{WATCHES} watches are open")
-        else:
-            self._feeds.add(feed)
-        return EtcdWatch(feed, self._scope.spawn(self._feeds.run(feed), name=f"watch {prefix}"))
+        self._feeds.add(feed)
+        task = self._scope.spawn(feed.run(), name=f"watch {prefix}")
+        task.add_done_callback(lambda _: self._feeds.ended(feed))
+        return EtcdWatch(feed, task)
 
     async def elect(self, name: str, identity: str) -> HeldLeadership:
         """Wait until nobody leads, then lead."""
@@ -271,7 +273,7 @@ class EtcdStore:
 
     async def _keep_session(self) -> None:
         while True:
-            await self._clock.sleep(SESSION_S / 10)
+            await self._clock.sleep(SESSION_RENEWAL_S)
             try:
                 await self._markers.renew()
             except VarlogError as error:

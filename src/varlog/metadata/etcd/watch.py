@@ -146,8 +146,10 @@ class Feed:
         try:
             found, _ = await read_range_at(self._connection, self._first, self._end, self.told, keys_only=True)
         except Compacted:
-            # Compacted in the first moments: what was deleted in them cannot be told any more.
-            raise VarlogError(f"the past of {self.prefix!r} was compacted before a watch could begin") from None
+            # What was deleted since cannot be told. It takes a store that heard nothing of etcd for very long.
+            await read_range(self._connection, self._first, self._first + b"\0")  # so that it knows the present
+            self.end(Unavailable(f"the past of {self.prefix!r} was compacted before a watch began; begin it anew"))
+            raise Unavailable("a watch could not begin") from None
         self._known = dict.fromkeys(each.key for each in found)
 
     async def _receive(self, stream: WatchStream) -> None:
@@ -258,16 +260,13 @@ class Feeds:
     def __len__(self) -> int:
         return len(self._feeds)
 
-    async def run(self, feed: Feed) -> None:
-        self._feeds[feed] = None
-        try:
-            await feed.run()
-        finally:
-            self._feeds.pop(feed, None)
-            feed.end()
-
     def add(self, feed: Feed) -> None:
         self._feeds[feed] = None
+
+    def ended(self, feed: Feed) -> None:
+        """Its task has, however."""
+        self._feeds.pop(feed, None)
+        feed.end()
 
     def changed(self, keys: list[str], revision: int) -> None:
         """We changed these ourselves: whoever watches one will be told."""
