@@ -2,8 +2,8 @@
 
     leader_program.py ENDPOINTS PREFIX IDENTITY
 
-Prints `leads TERM` when it leads and has written, `lost` when a write was refused because it no longer did, and then wants to lead
-again. It writes `line/NUMBER` = `IDENTITY TERM`, the number growing over all leaders.
+Prints `leads TERM` when it leads and has written, `lost` when a write was refused because it no longer led, and then
+wants to lead again. It writes `line/NUMBER` = `IDENTITY TERM`, the number growing over all leaders.
 """
 
 import asyncio

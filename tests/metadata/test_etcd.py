@@ -17,12 +17,12 @@ from tools.etcd import Ensemble
 from varlog.base.errors import (
     ConnectionLost,
     InvalidArgument,
-    NoSpace,
     OutcomeUnknown,
     TooLarge,
     Unavailable,
     Unsupported,
     VarlogError,
+    WrongCluster,
 )
 from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, leases, reads, store, watch
 from varlog.metadata.etcd.connection import COMPACT, TXN, Connection
@@ -154,18 +154,14 @@ def test_a_key_that_is_no_text(etcd: Ensemble) -> None:
     run(story())
 
 
-def test_etcd_is_full(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_etcd_that_lost_its_past_is_not_believed(etcd: Ensemble) -> None:
     async def story() -> None:
         async with opened(configured(etcd)) as shared:
-
-            async def full(*_: object) -> None:
-                raise NoSpace("etcd is full")
-
-            with monkeypatch.context() as patched:
-                patched.setattr(shared._connection, "once", full)
-                with pytest.raises(NoSpace):
-                    await shared.commit(put("a"))
             assert await shared.commit(put("a"))
+            present, shared._connection.revision = shared._connection.revision, 1 << 40
+            with pytest.raises(WrongCluster, match="went back"):
+                await shared.get("a")
+            shared._connection.revision = present
 
     run(story())
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tools.etcd import Ensemble, Member, Tls, running
 
-from varlog.base.errors import NotLeader, Unavailable, WrongCluster
+from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
 from varlog.metadata.election import leader_of
 from varlog.metadata.etcd import EtcdConfig, EtcdStore
 from varlog.ports.metadata import Change, Transaction
@@ -66,6 +66,26 @@ async def _restarted(etcd: Ensemble) -> None:
         told = [await anext(changes) for _ in range(11)]
         assert told[0] == Change("k/0", b"x")
         assert sorted(change.key for change in told[1:]) == [f"k/{life}/{n}" for life in (0, 1) for n in range(5)]
+
+
+def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> None:
+    async def story(endpoints: tuple[str, ...]) -> None:
+        async with opened(EtcdConfig(endpoints)) as store:
+            outcomes: dict[str, bool] = {}
+            leadership = await store.elect("cuts", "one")
+            while len(outcomes) < 1000 and list(outcomes.values())[-20:] != [False] * 20:
+                key = f"k/{len(outcomes):04}"
+                try:
+                    outcomes[key] = await store.fenced(leadership).commit(put(key, bytes(100_000)))
+                except NoSpace:
+                    outcomes[key] = False
+            assert len(outcomes) < 1000
+            found = [key for key, _ in await store.scan("k/")]
+            assert found == [key for key, applied in outcomes.items() if applied]
+            assert leadership.held
+
+    with running(tmp_path, options=["--quota-backend-bytes=8000000"]) as etcd:
+        run(story(etcd.endpoints))
 
 
 # ---------------------------------------------------------------- three members

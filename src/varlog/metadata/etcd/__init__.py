@@ -22,6 +22,13 @@ What holds:
 - Users and passwords of etcd are not supported; certificates are.
 """
 
+from varlog.base.errors import Unsupported
+
+try:
+    import grpc  # noqa: F401 - to say what is missing, before anything else does
+except ImportError as missing:
+    raise Unsupported("metadata on etcd needs grpcio; install it with: pip install 'varlog[etcd]'") from missing
+
 from varlog.metadata.etcd.config import EtcdConfig
 from varlog.metadata.etcd.store import EtcdStore
 

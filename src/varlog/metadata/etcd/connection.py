@@ -67,16 +67,20 @@ class Method(Generic[Request, Response]):
     path: str
     encode: Callable[[Request], bytes]
     decode: Callable[[bytes], Response]
+    linearizable: bool
+    """Its answer is of a moment after the question."""
 
 
-def _method(path: str, request: type[Request], response: type[Response]) -> Method[Request, Response]:
+def _method(
+    path: str, request: type[Request], response: type[Response], *, linearizable: bool = False
+) -> Method[Request, Response]:
     encode: Any = request
     decode: Any = response
-    return Method(f"/etcdserverpb.{path}", encode.SerializeToString, decode.FromString)
+    return Method(f"/etcdserverpb.{path}", encode.SerializeToString, decode.FromString, linearizable)
 
 
-RANGE = _method("KV/Range", pb.RangeRequest, pb.RangeResponse)
-TXN = _method("KV/Txn", pb.TxnRequest, pb.TxnResponse)
+RANGE = _method("KV/Range", pb.RangeRequest, pb.RangeResponse, linearizable=True)
+TXN = _method("KV/Txn", pb.TxnRequest, pb.TxnResponse, linearizable=True)
 COMPACT = _method("KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
 GRANT = _method("Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
 REVOKE = _method("Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse)
@@ -190,6 +194,7 @@ class Connection:
     async def once(self, method: Method[Request, Response], request: Request) -> Response:
         """One attempt at one member. An error whose outcome is known: nothing was done."""
         endpoint = await self._usable()
+        known = self.revision
         try:
             response: Response = await endpoint.unary(method)(
                 request, timeout=self._config.attempt_s, metadata=METADATA
@@ -206,6 +211,11 @@ class Connection:
                 raise
             raise ConnectionLost(f"the call to the etcd at {endpoint.address} was given up") from None
         self.check(response.header, endpoint)
+        if method.linearizable and response.header.revision < known:
+            raise WrongCluster(
+                f"the etcd at {endpoint.address} went back from revision {known} to {response.header.revision}: "
+                "it lost its data, or an old state was restored. Start the repositories anew once that is settled"
+            )
         return response
 
     async def ask(self, method: Method[Request, Response], request: Request) -> Response:

@@ -39,7 +39,7 @@ _TEXTS: tuple[tuple[str, VarlogError], ...] = (
     ("permission denied", Unauthorized("etcd refuses: permission denied")),
     ("user name is empty", Unauthorized("etcd asks for a user; only certificates are supported")),
 )
-"""Answers of etcd that say for sure that nothing was changed."""
+"""Answers of etcd that say for sure that nothing was changed; but see `EtcdStore._full`."""
 
 _CODES: dict[Any, type[VarlogError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidArgument,

@@ -76,8 +76,12 @@ class Slot:
     def condition(self) -> pb.Compare:
         return at_revision(self.key, self.revision)
 
+    def value(self) -> bytes:
+        """What is there once the transaction is applied."""
+        return str(self.number).encode()
+
     def mark(self) -> pb.RequestOp:
-        return put(self.key, str(self.number).encode(), self.session.lease)
+        return put(self.key, self.value(), self.session.lease)
 
     def settling(self) -> pb.TxnRequest:
         refusal = put(self.key, f"not {self.number}".encode(), self.session.lease)
@@ -188,6 +192,6 @@ class Markers:
         if not session:
             self.forget(slot.session)
             raise OutcomeUnknown("etcd was away so long that it forgot whether a transaction was applied")
-        applied = bool(marker) and marker[0].value == str(slot.number).encode()
+        applied = bool(marker) and marker[0].value == slot.value()
         slot.end(marker[0].mod_revision if marker else 0)
         return slot.revision if applied else 0

@@ -5,7 +5,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from varlog.base.errors import NotFound, Overloaded, Unavailable, Unsupported, VarlogError
+from varlog.base.errors import NoSpace, NotFound, OutcomeUnknown, Overloaded, Unavailable, Unsupported, VarlogError
 from varlog.metadata.election import RENEWALS, FencedStore, HeldLeadership, campaign
 from varlog.metadata.etcd import leases
 from varlog.metadata.etcd.config import EtcdConfig
@@ -230,6 +230,9 @@ class EtcdStore:
         """The answer; None if it got lost, but the transaction was applied."""
         try:
             return await self._connection.once(TXN, request)
+        except NoSpace as error:
+            await self._full(slot, error)
+            return None
         except VarlogError as error:
             if not error.outcome_known:
                 if await self._markers.settle(slot):
@@ -239,6 +242,21 @@ class EtcdStore:
             if isinstance(error, NotFound):
                 await self._lease_gone(slot, lease)
             raise
+
+    async def _full(self, slot: Slot, error: NoSpace) -> None:
+        """Returns if the transaction was applied all the same.
+
+        The transaction that finds the last space used up is applied, and answered as if it were not. It has been
+        answered, so it cannot be applied later: to look is enough.
+        """
+        try:
+            found = await read_key(self._connection, slot.key)
+        except VarlogError as unread:
+            raise OutcomeUnknown(f"a transaction may or may not have been applied: {unread.message}") from error
+        applied = found is not None and found.value == slot.value()
+        slot.end(found.mod_revision if found is not None else 0)
+        if not applied:
+            raise error
 
     async def _lease_gone(self, slot: Slot, lease: int) -> None:
         """A transaction was refused because a lease is gone: the session's, or the one it was given."""
