@@ -243,6 +243,8 @@ class Lossy:
     def __init__(self, shared: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self._once = shared._connection.once
         self.plan: list[str] = []
+        self.delay = 0.0
+        """How long it takes until something is found lost."""
         self.kept: list[pb.TxnRequest] = []
         monkeypatch.setattr(shared._connection, "once", self.once)
 
@@ -254,8 +256,7 @@ class Lossy:
             await self._once(method, request)
         if fate == "late":
             self.kept.append(request)
-        if fate == "hangs":
-            await asyncio.sleep(3600)
+        await asyncio.sleep(3600 if fate == "hangs" else self.delay)
         raise ConnectionLost(fate)
 
     async def arrive_late(self) -> list[bool]:
@@ -279,6 +280,21 @@ def test_a_commit_learns_its_outcome(etcd: Ensemble, monkeypatch: pytest.MonkeyP
             assert await shared.commit(put("n/3"))
             told = [await anext(changes) for _ in range(3)]
             assert told == [Change("n/1", b"1"), Change("n/2", b"x"), Change("n/3", b"x")]
+
+    run(story())
+
+
+def test_what_is_told_to_be_refused_is_not_applied_later(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd, timeout_s=0.2, attempt_s=0.2, connect_s=0.2)) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["late"]
+            lossy.delay = 0.3
+            with pytest.raises(Unavailable) as refused:
+                await shared.commit(put("a"))
+            assert refused.value.outcome_known
+            assert await lossy.arrive_late() == [False]
+            assert await shared.get("a") is None
 
     run(story())
 
