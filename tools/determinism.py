@@ -23,6 +23,8 @@ SIMULATED = (
     "node",
     "repository",
     "client",
+    "metadata/chain.py",
+    "metadata/election.py",
     "transport/calls.py",
     "transport/deadlines.py",
     "transport/errors.py",

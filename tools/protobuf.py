@@ -1,22 +1,21 @@
-"""Generates the message classes from proto/varlog.proto; with --check, only tells whether they are up to date."""
+"""Generates the message classes from proto/*.proto; with --check, only tells whether they are up to date."""
 
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "proto" / "varlog.proto"
+SOURCES = (ROOT / "proto" / "varlog.proto", ROOT / "proto" / "etcd.proto")
 TARGET = ROOT / "src" / "varlog" / "wire" / "proto"
-GENERATED = ("varlog_pb2.py", "varlog_pb2.pyi")
+GENERATED = tuple(f"{source.stem}_pb2.{kind}" for source in SOURCES for kind in ("py", "pyi"))
 
 
 def generate(folder: Path) -> None:
     """Run protoc, which comes with grpcio-tools."""
     from grpc_tools import protoc
 
-    status = protoc.main(
-        ["protoc", f"--proto_path={SOURCE.parent}", f"--python_out={folder}", f"--pyi_out={folder}", str(SOURCE)]
-    )
+    folders = [f"--proto_path={SOURCES[0].parent}", f"--python_out={folder}", f"--pyi_out={folder}"]
+    status = protoc.main(["protoc", *folders, *map(str, SOURCES)])
     if status:
         sys.exit(f"protobuf: protoc failed with {status}")
 
@@ -32,7 +31,7 @@ def outdated() -> list[str]:
 def main() -> None:
     if sys.argv[1:] == ["--check"]:
         if names := outdated():
-            sys.exit(f"protobuf: {', '.join(names)} not as generated from {SOURCE.name}; run: ./run proto")
+            sys.exit(f"protobuf: {', '.join(names)} not as generated from proto/; run: ./run proto")
         print("protobuf: generated files are up to date")
     else:
         generate(TARGET)

@@ -1,6 +1,7 @@
 """What every metadata store must do; run against each implementation."""
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
@@ -8,14 +9,19 @@ from typing import Any, Protocol
 
 import pytest
 from tests.sim.world import Small
+from tools.etcd import Ensemble
 
-from varlog.base.errors import InvalidArgument, Unavailable
+from varlog.base.errors import Conflict, InvalidArgument, NotLeader, Unavailable
+from varlog.metadata.chain import Chain
+from varlog.metadata.election import follow_leader, leader_of
+from varlog.metadata.etcd import EtcdConfig, EtcdStore
 from varlog.metadata.sqlite import SqliteStore
-from varlog.ports.metadata import Change, MetadataStore, Transaction
+from varlog.ports.election import ElectiveStore, Leader
+from varlog.ports.metadata import Change, Transaction
 from varlog.sim.host import Process
 from varlog.sim.metadata import SimulatedMetadata
 
-Body = Callable[[Callable[[], Awaitable[MetadataStore]]], Coroutine[Any, Any, None]]
+Body = Callable[[Callable[[], Awaitable[ElectiveStore]]], Coroutine[Any, Any, None]]
 """A test: gets a function that opens the store, and may call it again after closing what it got."""
 
 
@@ -34,7 +40,7 @@ class Simulated:
         host.metadata.in_order = self._in_order
 
         async def inside(process: Process) -> None:
-            async def open_store() -> MetadataStore:
+            async def open_store() -> ElectiveStore:
                 assert host.metadata is not None
                 return SimulatedMetadata(host.metadata, small.loop, process)
 
@@ -53,21 +59,36 @@ class Sqlite:
         self._folder = folder
 
     def run(self, body: Body) -> None:
-        async def open_store() -> MetadataStore:
+        async def open_store() -> ElectiveStore:
             return await SqliteStore.open(self._folder)
 
         asyncio.run(body(open_store))
 
 
-@pytest.fixture(params=["simulated", "simulated, out of order", "sqlite"])
+class Etcd:
+    """On a real etcd, which is never left out: where there is none, it is fetched (`tools.etcd`)."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._config = EtcdConfig(ensemble.endpoints, prefix=f"conformance-{secrets.token_hex(4)}/")
+
+    def run(self, body: Body) -> None:
+        async def open_store() -> ElectiveStore:
+            return await EtcdStore.open(self._config)
+
+        asyncio.run(asyncio.wait_for(body(open_store), 60))
+
+
+@pytest.fixture(params=["simulated", "simulated, out of order", "sqlite", "etcd"])
 def implementation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Implementation]:
     if request.param == "sqlite":
         yield Sqlite(tmp_path)
+    elif request.param == "etcd":
+        yield Etcd(request.getfixturevalue("etcd"))
     else:
         yield Simulated(in_order=request.param == "simulated")
 
 
-Open = Callable[[], Awaitable[MetadataStore]]
+Open = Callable[[], Awaitable[ElectiveStore]]
 
 
 def test_what_is_put_is_there_with_a_version(implementation: Implementation) -> None:
@@ -276,5 +297,188 @@ def test_a_failed_commit_is_not_watched(implementation: Implementation) -> None:
         assert await store.commit(Transaction(put={"b": b"2"}))
         assert await anext(changes) == Change("b", b"2")
         await store.close()
+
+    implementation.run(body)
+
+
+def test_a_value_can_be_expected(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        assert not await store.commit(Transaction(expect_values={"a": b""}, put={"b": b"1"}))
+        assert await store.commit(Transaction(put={"a": b"1"}))
+        assert not await store.commit(Transaction(expect_values={"a": b"2"}, put={"b": b"1"}))
+        assert await store.get("b") is None
+        assert await store.commit(Transaction(expect_values={"a": b"1"}, put={"a": b"2"}))
+        assert not await store.commit(Transaction(expect_values={"a": b"1"}, put={"a": b"3"}))
+        found = await store.get("a")
+        assert found is not None
+        assert found.value == b"2"
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_a_large_transaction_is_still_one(implementation: Implementation) -> None:
+    """More operations than etcd takes in one go."""
+
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        names = [f"k/{number:04}" for number in range(1000)]
+        assert await store.commit(Transaction(put={name: name.encode() for name in names}))
+        found = await store.scan("k/")
+        assert [(name, versioned.value) for name, versioned in found] == [(name, name.encode()) for name in names]
+        assert len({versioned.version for _, versioned in found}) == 1
+        changes = store.watch("k/")
+        assert await store.commit(Transaction(delete=names[:600], put={f"l/{name}": b"" for name in names[:600]}))
+        assert [await anext(changes) for _ in range(600)] == [Change(name, None) for name in names[:600]]
+        assert not await store.commit(Transaction(expect={"k/0000": 7}, delete=names))
+        assert len(await store.scan("k/")) == 400
+        await store.close()
+
+    implementation.run(body)
+
+
+# ---------------------------------------------------------------- a chain
+
+
+def test_a_chain_keeps_the_order_of_what_is_under_way(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        chain = await Chain.open(store, "chain", window=8)
+        changes = store.watch("n/")
+        ended: list[int] = []
+
+        async def one(number: int) -> None:
+            # The same key again and again: no two of them can travel together.
+            await chain.commit(Transaction(put={f"n/{number:03}": b"", "same": str(number).encode()}))
+            ended.append(number)
+
+        await asyncio.gather(*(one(number) for number in range(60)))
+        assert ended == list(range(60))
+        assert [(await anext(changes)).key for _ in range(60)] == [f"n/{number:03}" for number in range(60)]
+        again = await Chain.open(store, "chain")
+        await again.commit(Transaction(put={"n/060": b""}))
+        assert len(await store.scan("n/")) == 61
+        await chain.close()
+        await again.close()
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_what_comes_behind_a_failed_link_is_not_applied(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        chain = await Chain.open(store, "chain", window=8)
+        await chain.commit(Transaction(put={"n/0": b""}))
+        transactions = [Transaction(put={f"n/{number}": b""}) for number in range(1, 6)]
+        transactions[2].expect["never"] = 5
+        outcomes = await asyncio.gather(*(chain.commit(each) for each in transactions), return_exceptions=True)
+        assert [type(each) for each in outcomes] == [type(None), type(None), Conflict, Conflict, Conflict]
+        assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2"]
+        await chain.commit(Transaction(put={"n/6": b""}))  # nothing was left open: it goes on
+        assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2", "n/6"]
+        await chain.close()
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_what_waits_for_a_chain_travels_together(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        chain = await Chain.open(store, "chain")
+        transactions = [Transaction(put={f"n/{number:03}": b""}) for number in range(500)]
+        await asyncio.gather(*(chain.commit(each) for each in transactions))
+        found = await store.scan("n/")
+        assert len(found) == 500
+        assert len({versioned.version for _, versioned in found}) < 10
+        await chain.close()
+        with pytest.raises(Unavailable):
+            await chain.commit(Transaction(put={"n/late": b""}))
+        await store.close()
+
+    implementation.run(body)
+
+
+# ---------------------------------------------------------------- who leads
+
+
+def test_one_leads_at_a_time_and_terms_grow(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        assert await leader_of(store, "cuts") is None
+        first = await store.elect("cuts", "one")
+        assert first.held
+        assert await leader_of(store, "cuts") == Leader("one", first.term)
+        waiting = asyncio.ensure_future(store.elect("cuts", "two"))
+        other = await store.elect("another", "one")
+        assert not waiting.done()
+        await first.resign()
+        await first.wait_lost()
+        assert not first.held
+        second = await waiting
+        assert (second.held, second.term > first.term, other.held) == (True, True, True)
+        assert await leader_of(store, "cuts") == Leader("two", second.term)
+        await first.resign()
+        assert second.held
+        await second.resign()
+        assert await leader_of(store, "cuts") is None
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_only_who_leads_can_commit(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        first = await store.elect("cuts", "one")
+        as_first = store.fenced(first)
+        assert await as_first.commit(Transaction(put={"a": b"1"}))
+        assert not await as_first.commit(Transaction(expect={"a": 0}, put={"a": b"2"}))
+        await first.resign()
+        with pytest.raises(NotLeader):
+            await as_first.commit(Transaction(put={"a": b"3"}))
+        second = await store.elect("cuts", "two")
+        with pytest.raises(NotLeader):
+            await as_first.commit(Transaction(put={"a": b"4"}))
+        found = await as_first.get("a")
+        assert found is not None
+        assert found.value == b"1"
+        assert await store.fenced(second).commit(Transaction(put={"a": b"5"}))
+        await as_first.close()
+        with pytest.raises(Unavailable):
+            await as_first.get("a")
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_a_leader_that_does_not_know_it_was_deposed_changes_nothing(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        leadership = await store.elect("cuts", "one")
+        assert await store.commit(Transaction(delete=["election/cuts"]))
+        assert leadership.held
+        with pytest.raises(NotLeader):
+            await store.fenced(leadership).commit(Transaction(put={"a": b"1"}))
+        assert not leadership.held
+        assert await store.get("a") is None
+        await store.close()
+
+    implementation.run(body)
+
+
+def test_leaders_can_be_followed(implementation: Implementation) -> None:
+    async def body(open_store: Open) -> None:
+        store = await open_store()
+        followed = follow_leader(store, "cuts")
+        assert await anext(followed) is None
+        first = await store.elect("cuts", "one")
+        assert await anext(followed) == Leader("one", first.term)
+        await first.resign()
+        assert await anext(followed) is None
+        await store.close()
+        assert [leader async for leader in followed] == []
 
     implementation.run(body)

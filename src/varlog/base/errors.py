@@ -228,6 +228,17 @@ class ConnectionLost(Unavailable):
     outcome_known = False
 
 
+class NotLeader(Unavailable):
+    """The repository asked does not lead, or no longer: another one may. Nothing was changed."""
+
+    code = 26
+
+    @property
+    def term(self) -> int:
+        """Of whoever leads now; 0 if nobody is known to."""
+        return self.value
+
+
 def _all_errors(root: type[VarlogError]) -> dict[int, type[VarlogError]]:
     found = {root.code: root}
     for child in root.__subclasses__():

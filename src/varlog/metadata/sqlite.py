@@ -23,8 +23,10 @@ from typing import Any, TypeVar
 
 from varlog.base.errors import NoSpace, Overloaded, TooLarge, Unavailable, VarlogError
 from varlog.metadata.database import Database
+from varlog.metadata.election import FencedStore, SoleLeadership
 from varlog.metadata.watch import Watch, Watchers
 from varlog.ports.disk import DiskFailed
+from varlog.ports.election import Leadership, leader_key
 from varlog.ports.metadata import Change, Transaction, Versioned
 
 WAITING_JOBS = 10_000
@@ -64,6 +66,8 @@ class SqliteStore:
         self._jobs: SimpleQueue[_Job | _Stop] = SimpleQueue()
         self._waiting = 0
         self._watchers = Watchers()
+        self._elections: dict[str, asyncio.Lock] = {}
+        """By name; locked while somebody in this process leads."""
         self._closed = False
         self._opened: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
@@ -107,6 +111,23 @@ class SqliteStore:
     def watch(self, prefix: str) -> Watch:
         """Every change to a key with the prefix from now on, in order; ends when the store is closed."""
         return self._watchers.watch(prefix)
+
+    async def elect(self, name: str, identity: str) -> Leadership:
+        """Lead at once: nobody outside this process has the store. Within it, one at a time."""
+        key = leader_key(name)
+        lock = self._elections.setdefault(name, asyncio.Lock())
+        await lock.acquire()
+        try:
+            await self.commit(Transaction(put={key: identity.encode()}))  # over what a process that died left
+            found = await self.get(key)
+        except BaseException:
+            lock.release()
+            raise
+        return SoleLeadership(self, name, identity, found.version if found is not None else 0, lock)
+
+    def fenced(self, leadership: Leadership) -> FencedStore:
+        """This store for a leader."""
+        return FencedStore(self, leadership)
 
     async def close(self) -> None:
         """Finish what was asked for, end watches, give the folder free."""

@@ -9,6 +9,7 @@ from random import Random
 
 from varlog.ports.clock import Clock, Timer
 from varlog.ports.disk import Disk, File
+from varlog.ports.election import ElectiveStore, Leader, Leadership
 from varlog.ports.metadata import Change, MetadataStore, Transaction, Versioned
 from varlog.ports.network import Channel, ChannelHandler, Listener, Network
 
@@ -18,7 +19,10 @@ __all__ = [
     "ChannelHandler",
     "Clock",
     "Disk",
+    "ElectiveStore",
     "File",
+    "Leader",
+    "Leadership",
     "Listener",
     "MetadataStore",
     "Network",

@@ -28,21 +28,31 @@ def _check_key(key: str) -> None:
 
 @dataclass(slots=True)
 class Transaction:
-    """All or nothing: applied only if every key in `expect` has the version given there."""
+    """All or nothing: applied only if everything expected holds."""
 
     expect: dict[str, int] = field(default_factory=dict)
+    """The version each of these keys must have."""
     put: dict[str, bytes] = field(default_factory=dict)
     delete: list[str] = field(default_factory=list)
     delete_ranges: list[tuple[str, str]] = field(default_factory=list)
     """Keys in [first, second) go."""
+    expect_values: dict[str, bytes] = field(default_factory=dict)
+    """Keys that must exist, with exactly these values. A value, other than a version, can be foretold: so one
+    transaction can be given before the one it follows is known to be applied (`varlog.metadata.chain`)."""
 
     def check(self) -> None:
         """Raise `InvalidArgument` for what no store takes: odd keys, and a key that is both put and deleted."""
-        for key in (*self.expect, *self.put, *self.delete):
+        for key in (*self.expect, *self.expect_values, *self.put, *self.delete):
             _check_key(key)
         for key in self.put:
             if key in self.delete or any(first <= key < second for first, second in self.delete_ranges):
                 raise InvalidArgument(f"one transaction both puts and deletes {key!r}")
+
+    def copy(self) -> "Transaction":
+        """One that does not change when this one does."""
+        return Transaction(
+            dict(self.expect), dict(self.put), list(self.delete), list(self.delete_ranges), dict(self.expect_values)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +70,20 @@ class MetadataStore(Protocol):
         ...
 
     async def commit(self, transaction: Transaction) -> bool:
-        """True: applied and durable. False: an expectation failed and nothing was changed."""
+        """True: applied and durable. False: an expectation failed and nothing was changed.
+
+        Commits that overlap may be applied in any order; `varlog.metadata.chain` keeps one. An error whose
+        outcome is known changed nothing. After any other (`OutcomeUnknown`, `DiskFailed`) only what is read
+        anew tells, and only once nobody can apply the transaction late: see `ElectiveStore.fenced`.
+        """
         ...
 
     def watch(self, prefix: str) -> AsyncIterator[Change]:
-        """Every change to a key with the prefix from now on, in order."""
+        """Every change to a key with the prefix from now on, in order.
+
+        A store that is shared may begin a little earlier than now, and after a long break may tell only the
+        last of several changes of a key; it never leaves out how things stand in the end.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -4,6 +4,9 @@ A commit takes effect at one moment between its call and its answer. When the pr
 between, it has happened or not; who comes back finds out by reading. A store without room refuses
 commits and changes nothing. One whose sync failed says so, has done it or not, and refuses everything
 from then on: its process has to end.
+
+Elections are those of the real stores (`varlog.metadata.election`) on simulated leases: who is paused for longer than
+its lease is deposed, and `MetadataState.depose` does it at any moment, without telling the one deposed.
 """
 
 import asyncio
@@ -14,8 +17,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import NoSpace, Unavailable, VarlogError
+from varlog.metadata.election import FencedStore, HeldLeadership, campaign
 from varlog.ports.disk import DiskFailed
+from varlog.ports.election import Leadership, leader_key
 from varlog.ports.metadata import Change, Transaction, Versioned
+from varlog.runtime.scope import Scope
+from varlog.sim.leases import LeaseTable
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.weather import Latency
 
@@ -43,10 +50,23 @@ class MetadataState:
     busy_until: float = 0.0
     commits: int = 0
     watches: "dict[Watch, None]" = field(default_factory=dict)
+    lease_s: float = 2.0
+    """How long a leader that is not heard of stays one."""
+
+    def __post_init__(self) -> None:
+        self.leases = LeaseTable(lambda keys: void(self.apply(Transaction(delete=keys))))
+
+    def depose(self, name: str) -> bool:
+        """Whoever leads no longer does, and learns it late; whether anybody led."""
+        return self.leases.revoke_holder(leader_key(name))
 
     def apply(self, transaction: Transaction) -> bool:
         if any(self._version(key) != version for key, version in transaction.expect.items()):
             return False
+        for key, value in transaction.expect_values.items():
+            found = self.data.get(key)
+            if found is None or found.value != value:
+                return False
         self.revision += 1
         deleted = list(transaction.delete)
         for low, high in transaction.delete_ranges:
@@ -129,6 +149,8 @@ class SimulatedMetadata:
         self._loop = loop
         self._process = process
         self._watches: list[Watch] = []
+        self._scope = Scope()
+        """Renews the leases of what is led."""
         self._closed = False
         self._failed: DiskFailed | None = None
 
@@ -142,9 +164,7 @@ class SimulatedMetadata:
 
     async def commit(self, transaction: Transaction) -> bool:
         transaction.check()
-        copy = Transaction(
-            dict(transaction.expect), dict(transaction.put), list(transaction.delete), list(transaction.delete_ranges)
-        )
+        copy = transaction.copy()
         self._check_open()
         state = self._state
         number = state.commits = state.commits + 1
@@ -196,8 +216,44 @@ class SimulatedMetadata:
         self._watches.append(watch)
         return watch
 
+    # ------------------------------------------------------------ elections
+
+    async def elect(self, name: str, identity: str) -> HeldLeadership:
+        seconds = self._state.lease_s
+        return await campaign(self, self, self._process.clock, self._scope, name, identity, seconds)
+
+    def fenced(self, leadership: Leadership) -> FencedStore:
+        return FencedStore(self, leadership)
+
+    async def grant(self, seconds: float) -> int:
+        granted: list[int] = []
+        leases, context = self._state.leases, self._process.context
+        await self._happen(lambda: granted.append(leases.grant(self._loop, context, seconds)))
+        return granted[0]
+
+    async def renew(self, lease: int) -> float:
+        remaining: list[float] = []
+        await self._happen(lambda: remaining.append(self._state.leases.renew(self._loop, lease)))
+        return remaining[0]
+
+    async def revoke(self, lease: int) -> None:
+        await self._happen(lambda: self._state.leases.revoke(lease))
+
+    async def take(self, key: str, value: bytes, lease: int) -> int:
+        taken: list[int] = []
+
+        def effect() -> None:
+            leases = self._state.leases
+            if leases.exists(lease) and self._state.apply(Transaction(expect={key: 0}, put={key: value})):
+                leases.attach(lease, key)
+                taken.append(self._state.revision)
+
+        await self._happen(effect)
+        return taken[0] if taken else 0
+
     async def close(self) -> None:
         self._closed = True
+        await self._scope.close()
         for watch in self._watches:
             watch.end()
 
@@ -208,6 +264,10 @@ class SimulatedMetadata:
             raise Unavailable("the metadata store is closed")
         if self._failed is not None:
             raise self._failed
+
+
+def void(result: object) -> None:
+    """For a call whose result is of no interest."""
 
 
 def _answer(future: "asyncio.Future[None]") -> None:

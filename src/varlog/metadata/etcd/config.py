@@ -1,0 +1,58 @@
+"""What a store on etcd is told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from varlog.base.errors import InvalidArgument
+
+MAX_ENDPOINTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdConfig:
+    """Each field with its meaning, unit and default."""
+
+    endpoints: tuple[str, ...]
+    """host:port of the members, in the order in which they are tried. All of one etcd."""
+    prefix: str = "varlog/"
+    """Before every key: what makes one etcd serve several clusters, and other programs."""
+    ca: str = ""
+    """File with the authorities that members are checked against. Empty: no TLS."""
+    certificate: str = ""
+    """File with our own certificate, for an etcd that asks for one; with `key`."""
+    key: str = ""
+    """File with the private key of `certificate`."""
+    connect_s: float = 1.0
+    """How long one member is given to take a connection before the next is tried."""
+    attempt_s: float = 2.0
+    """How long one member is given to answer before the next is tried."""
+    timeout_s: float = 5.0
+    """How long a call may take with all its attempts. A commit may take as long again to learn its outcome."""
+    lease_s: float = 2.0
+    """How long a leader that is not heard of stays one. etcd's own least is 1.5 election timeouts, in whole seconds."""
+    compact: bool = True
+    """Give back the space of old revisions, of the whole etcd, as we write. Turn it off where others need them and
+    etcd compacts by itself."""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.endpoints) <= MAX_ENDPOINTS:
+            raise InvalidArgument(f"an etcd has 1 to {MAX_ENDPOINTS} endpoints")
+        for endpoint in self.endpoints:
+            host, _, port = endpoint.rpartition(":")
+            if not host or not port.isdecimal() or "/" in host:
+                raise InvalidArgument(f"{endpoint!r} is no endpoint of an etcd: host:port is")
+        if not self.prefix or not self.prefix.isprintable():
+            raise InvalidArgument("the prefix of the keys in etcd must be printable, and not empty")
+        if bool(self.certificate) != bool(self.key) or (self.certificate and not self.ca):
+            raise InvalidArgument("for TLS, give ca; and certificate and key both or neither")
+        if not 0 < self.connect_s <= self.timeout_s or not 0 < self.attempt_s <= self.timeout_s:
+            raise InvalidArgument("connect_s and attempt_s must be more than 0 and at most timeout_s")
+        if self.lease_s < 1:
+            raise InvalidArgument("lease_s must be at least 1")
+
+    def read(self, path: str) -> bytes | None:
+        """One of the files named above; None if it is not named."""
+        try:
+            return Path(path).read_bytes() if path else None
+        except OSError as error:
+            raise InvalidArgument(f"cannot read {path}: {error.strerror}") from error

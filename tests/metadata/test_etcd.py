@@ -1,0 +1,505 @@
+"""What is etcd's own: limits, pages, answers that got lost, watches that were interrupted. On one real etcd.
+
+What every store must do is in the conformance suite; dying members are in `test_etcd_faults`.
+"""
+
+import asyncio
+import gc
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tools.etcd import Ensemble
+
+from varlog.base.errors import (
+    ConnectionLost,
+    InvalidArgument,
+    OutcomeUnknown,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+    WrongCluster,
+)
+from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, leases, reads, store, watch
+from varlog.metadata.etcd.connection import COMPACT, TXN, Connection
+from varlog.ports.metadata import Change, Transaction
+from varlog.wire.proto import etcd_pb2 as pb
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+def put(key: str, value: bytes = b"x") -> Transaction:
+    return Transaction(put={key: value})
+
+
+def configured(etcd: Ensemble, **settings: Any) -> EtcdConfig:
+    return EtcdConfig(etcd.endpoints, prefix=f"test-{secrets.token_hex(4)}/", **settings)
+
+
+@asynccontextmanager
+async def opened(config: EtcdConfig) -> AsyncIterator[EtcdStore]:
+    opened_store = await EtcdStore.open(config)
+    try:
+        yield opened_store
+    finally:
+        await opened_store.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+# ---------------------------------------------------------------- what it is told
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"endpoints": ()},
+        {"endpoints": ("localhost",)},
+        {"endpoints": ("http://localhost:2379",)},
+        {"prefix": ""},
+        {"prefix": "a\n"},
+        {"certificate": "c", "key": "k"},
+        {"ca": "a", "key": "k"},
+        {"attempt_s": 0.0},
+        {"connect_s": 9.0},
+        {"lease_s": 0.1},
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument):
+        EtcdConfig(**{"endpoints": ("127.0.0.1:2379",), **settings})
+
+
+def test_a_file_that_is_not_there() -> None:
+    async def story() -> None:
+        with pytest.raises(InvalidArgument, match="nowhere"):
+            await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), ca="/nowhere/ca.pem"))
+
+    run(story())
+
+
+def test_nobody_is_there() -> None:
+    async def story() -> None:
+        with pytest.raises(Unavailable, match="no connection"):
+            await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), timeout_s=1.0, connect_s=0.5, attempt_s=0.5))
+
+    run(story())
+
+
+@pytest.mark.parametrize("text", ["3.5.1", "3.5.0", "3.3.27"])
+def test_an_etcd_not_to_be_trusted(text: str) -> None:
+    with pytest.raises(Unsupported, match=text):
+        store._check_version(text)
+
+
+@pytest.mark.parametrize("text", ["3.4.23", "3.5.3", "3.6.0-rc.1", "3.10.0"])
+def test_an_etcd_to_be_trusted(text: str) -> None:
+    store._check_version(text)
+
+
+def test_endpoints_that_are_dead_or_deaf_are_passed_over(etcd: Ensemble) -> None:
+    async def story() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, and never answers
+            port = deaf.getsockname()[1]
+            endpoints = ("127.0.0.1:1", f"127.0.0.1:{port}", *etcd.endpoints)
+            config = EtcdConfig(endpoints, prefix="passed-over/", connect_s=0.5)
+            async with opened(config) as shared:
+                assert await shared.commit(put("a"))
+
+    run(story())
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_what_etcd_would_not_take_is_refused(etcd: Ensemble) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            with pytest.raises(TooLarge):
+                await shared.commit(put("a", bytes(2 << 20)))
+            with pytest.raises(TooLarge):
+                await shared.commit(Transaction(expect={f"k{number}": 0 for number in range(128)}))
+            with pytest.raises(TooLarge):
+                await shared.commit(Transaction(delete=[f"k{number}" for number in range(5000)]))
+            assert await shared.scan("") == []
+            assert await shared.commit(put("a", bytes((3 << 19) - 8192)))
+            assert await shared.commit(Transaction(expect={f"k{number}": 0 for number in range(127)}, delete=["a"]))
+            many = {f"k{number}": b"" for number in range(3900)}
+            assert await shared.commit(Transaction(expect={f"x{number}": 0 for number in range(60)}, put=many))
+            assert len(await shared.scan("k")) == 3900
+            assert await shared.commit(Transaction(delete_ranges=[("k", "l"), ("z", "a")]))
+            assert await shared.scan("") == []
+
+    run(story())
+
+
+def test_a_key_that_is_no_text(etcd: Ensemble) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            with pytest.raises(InvalidArgument):
+                await shared.get("\ud800")
+            with pytest.raises(InvalidArgument):
+                await shared.commit(Transaction(delete_ranges=[("a", "\ud800")]))
+
+    run(story())
+
+
+def test_an_etcd_that_lost_its_past_is_not_believed(etcd: Ensemble) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(put("a"))
+            present, shared._connection.revision = shared._connection.revision, 1 << 40
+            with pytest.raises(WrongCluster, match="went back"):
+                await shared.get("a")
+            shared._connection.revision = present
+
+    run(story())
+
+
+# ---------------------------------------------------------------- scans
+
+
+def test_a_scan_of_many_pages_is_of_one_moment(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "PAGE_KEYS", 10)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            going = True
+
+            async def write() -> None:
+                number = 0
+                while going:
+                    number += 1
+                    await shared.commit(Transaction(put={f"k/{key:03}": str(number).encode() for key in range(120)}))
+
+            writing = asyncio.ensure_future(write())
+            await until(lambda: shared._connection.revision > 5)
+            for _ in range(10):
+                found = await shared.scan("k/")
+                assert [key for key, _ in found] == [f"k/{key:03}" for key in range(len(found))]
+                assert len({versioned.value for _, versioned in found}) <= 1
+            going = False
+            await writing
+            assert len(await shared.scan("k/")) == 120
+
+    run(story())
+
+
+def test_pages_too_large_to_be_taken_are_asked_for_in_smaller_ones(
+    etcd: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = tuple((name, 1 << 20 if name.endswith("receive_message_length") else it) for name, it in connection.OPTIONS)
+    monkeypatch.setattr(connection, "OPTIONS", small)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            for number in range(8):
+                assert await shared.commit(put(f"k/{number}", bytes([number]) * 400_000))
+            assert [len(versioned.value) for _, versioned in await shared.scan("k/")] == [400_000] * 8
+
+    run(story())
+
+
+def test_a_scan_begins_anew_when_its_revision_is_compacted(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "PAGE_KEYS", 4)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(Transaction(put={f"k/{number}": b"old" for number in range(8)}))
+            ask = shared._connection.ask
+            asked = 0
+
+            async def asking(method: Any, request: Any) -> Any:
+                nonlocal asked
+                asked += 1
+                if asked == 2:
+                    assert await shared.commit(Transaction(put={f"k/{number}": b"new" for number in range(8)}))
+                    await ask(COMPACT, pb.CompactionRequest(revision=shared._connection.revision))
+                return await ask(method, request)
+
+            monkeypatch.setattr(shared._connection, "ask", asking)
+            assert {versioned.value for _, versioned in await shared.scan("k/")} == {b"new"}
+            assert asked == 4
+
+    run(story())
+
+
+# ---------------------------------------------------------------- answers that got lost
+
+
+class Lossy:
+    """Stands before a connection and loses what it is told to lose."""
+
+    def __init__(self, shared: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._once = shared._connection.once
+        self.plan: list[str] = []
+        self.delay = 0.0
+        """How long it takes until something is found lost."""
+        self.kept: list[pb.TxnRequest] = []
+        monkeypatch.setattr(shared._connection, "once", self.once)
+
+    async def once(self, method: Any, request: Any) -> Any:
+        fate = self.plan.pop(0) if self.plan and method is TXN else "well"
+        if fate == "well":
+            return await self._once(method, request)
+        if fate == "answer lost":
+            await self._once(method, request)
+        if fate == "late":
+            self.kept.append(request)
+        await asyncio.sleep(3600 if fate == "hangs" else self.delay)
+        raise ConnectionLost(fate)
+
+    async def arrive_late(self) -> list[bool]:
+        """What was kept on its way reaches etcd; whether it was applied."""
+        return [(await self._once(TXN, request)).succeeded for request in self.kept]
+
+
+@pytest.mark.parametrize("plan", [["answer lost"], ["request lost"], ["late"], ["request lost", "answer lost", "late"]])
+def test_a_commit_learns_its_outcome(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch, plan: list[str]) -> None:
+    """Applied once, however often something got lost, of the transaction and of the questions about it."""
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            changes = shared.watch("n/")
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = list(plan)
+            assert await shared.commit(Transaction(expect={"n/1": 0}, put={"n/1": b"1"}))
+            assert not await shared.commit(Transaction(expect={"n/1": 0}, put={"n/1": b"2"}))
+            assert await shared.commit(put("n/2"))
+            assert not any(await lossy.arrive_late())
+            assert await shared.commit(put("n/3"))
+            told = [await anext(changes) for _ in range(3)]
+            assert told == [Change("n/1", b"1"), Change("n/2", b"x"), Change("n/3", b"x")]
+
+    run(story())
+
+
+def test_what_is_told_to_be_refused_is_not_applied_later(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd, timeout_s=0.2, attempt_s=0.2, connect_s=0.2)) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["late"]
+            lossy.delay = 0.3
+            with pytest.raises(Unavailable) as refused:
+                await shared.commit(put("a"))
+            assert refused.value.outcome_known
+            assert await lossy.arrive_late() == [False]
+            assert await shared.get("a") is None
+
+    run(story())
+
+
+def test_what_may_have_been_applied_is_not_known_while_etcd_is_away(
+    etcd: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd, timeout_s=0.5, attempt_s=0.5, connect_s=0.5)) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["answer lost", *["request lost"] * 1000]
+            with pytest.raises(OutcomeUnknown):
+                await shared.commit(put("a", b"1"))
+            with pytest.raises(Unavailable) as refused:  # this one was never sent
+                await shared.commit(put("a", b"2"))
+            assert refused.value.outcome_known
+            lossy.plan = []
+            found = await shared.get("a")
+            assert found is not None
+            assert found.value == b"1"
+            assert await shared.commit(put("a", b"3"))
+
+    run(story())
+
+
+def test_a_commit_that_is_cancelled_does_not_disturb_the_next(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["hangs"]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(shared.commit(put("a", b"1")), 0.05)
+            for number in range(5):
+                assert await shared.commit(put("a", str(number).encode()))
+
+    run(story())
+
+
+def test_a_session_that_etcd_forgot(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(put("a", b"1"))
+            session = await shared._markers.open()
+            await leases.revoke(shared._connection, session.lease)
+            assert await shared.commit(put("a", b"2"))
+            assert not await shared.commit(Transaction(expect={"a": 0}, put={"a": b"3"}))
+            again = await shared._markers.open()
+            assert again is not session
+            # Forgotten between a transaction and the question about it: then nobody knows.
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["answer lost"]
+            settle = shared._markers.settle
+
+            async def too_late(slot: Any) -> int:
+                await leases.revoke(shared._connection, again.lease)
+                return await settle(slot)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(shared._markers, "settle", too_late)
+                with pytest.raises(OutcomeUnknown):
+                    await shared.commit(put("a", b"4"))
+            assert await shared.commit(put("a", b"5"))
+
+    run(story())
+
+
+def test_a_store_leaves_nothing_behind_but_its_data(etcd: Ensemble) -> None:
+    async def story() -> None:
+        config = configured(etcd)
+        async with opened(config) as shared:
+            await asyncio.gather(*(shared.commit(put(f"k/{number % 3}")) for number in range(500)))
+        plain = Connection(config)
+        prefix = config.prefix.encode()
+        found, _ = await reads.read_range(plain, prefix, prefix + b"\xff")
+        assert [each.key.removeprefix(prefix) for each in found] == [b"d/k/0", b"d/k/1", b"d/k/2"]
+        await plain.close()
+
+    run(story())
+
+
+# ---------------------------------------------------------------- watches
+
+
+class Breakable:
+    """Lets a store have no streams for a while."""
+
+    def __init__(self, shared: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._stream = shared._connection.stream
+        self._streams: list[Any] = []
+        self.broken = False
+        monkeypatch.setattr(shared._connection, "stream", self.stream)
+
+    async def stream(self, method: Any) -> Any:
+        if self.broken:
+            raise Unavailable("no streams now")
+        self._streams.append(await self._stream(method))
+        return self._streams[-1]
+
+    def break_all(self) -> None:
+        self.broken = True
+        for stream in self._streams:
+            stream.cancel()
+
+
+def test_a_watch_goes_on_where_it_broke(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more to catch up on than etcd sends in one piece."""
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            breakable = Breakable(shared, monkeypatch)
+            changes = shared.watch("k/")
+            assert await shared.commit(put("k/first"))
+            assert (await anext(changes)).key == "k/first"
+            breakable.break_all()
+            for number in range(20):
+                values = {f"k/{number:02}/{part}": bytes(100_000) for part in range(3)}
+                assert await shared.commit(Transaction(put=values))
+            assert await shared.commit(Transaction(delete=["k/first"]))
+            breakable.broken = False
+            told = [await anext(changes) for _ in range(61)]
+            expected = [f"k/{number:02}/{part}" for number in range(20) for part in range(3)]
+            assert [change.key for change in told] == [*expected, "k/first"]
+            assert told[-1].value is None
+
+    run(story())
+
+
+def test_a_watch_that_missed_what_was_compacted_tells_how_things_stand(
+    etcd: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(Transaction(put={"k/gone": b"", "k/stays": b"", "k/changes": b"0"}))
+            breakable = Breakable(shared, monkeypatch)
+            changes = shared.watch("k/")
+            assert await shared.commit(put("k/seen"))
+            assert (await anext(changes)).key == "k/seen"
+            breakable.break_all()
+            for number in range(1, 4):
+                assert await shared.commit(put("k/changes", str(number).encode()))
+            assert await shared.commit(Transaction(delete=["k/gone", "k/seen"]))
+            assert await shared.commit(Transaction(put={"k/new": b"n", "k/brief": b""}))
+            assert await shared.commit(Transaction(delete=["k/brief"]))
+            revision = shared._connection.revision
+            await shared._connection.ask(COMPACT, pb.CompactionRequest(revision=revision))
+            breakable.broken = False
+            told = [await anext(changes) for _ in range(4)]
+            assert sorted(told[:2], key=lambda change: change.key) == [Change("k/gone", None), Change("k/seen", None)]
+            assert told[2:] == [Change("k/changes", b"3"), Change("k/new", b"n")]
+            assert await shared.commit(put("k/after"))
+            assert await anext(changes) == Change("k/after", b"x")
+
+    run(story())
+
+
+def test_a_slow_watcher_takes_no_memory(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "WAITING_CHANGES", 10)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            changes = shared.watch("k/")
+            for number in range(0, 300, 3):
+                keys = (f"k/{number + part:03}" for part in range(3))
+                assert await shared.commit(Transaction(put=dict.fromkeys(keys, b"")))
+            assert len(changes._feed._changes) <= 10
+            assert [(await anext(changes)).key for _ in range(300)] == [f"k/{number:03}" for number in range(300)]
+
+    run(story())
+
+
+def test_a_watch_that_is_dropped_or_closed_ends(etcd: Ensemble) -> None:
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            dropped, closed = shared.watch("a"), shared.watch("b")
+            await until(lambda: len(shared._feeds) == 2)
+            await closed.aclose()
+            with pytest.raises(StopAsyncIteration):
+                await anext(closed)
+            del dropped
+            gc.collect()
+            await until(lambda: len(shared._feeds) == 0)
+
+    run(story())
+
+
+def test_old_revisions_are_given_back(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT_REVISIONS", 10)
+    monkeypatch.setattr(store, "COMPACT_EVERY", 20)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            start = shared._connection.revision
+            changes = shared.watch("k")
+            for number in range(100):
+                assert await shared.commit(put("k", str(number).encode()))
+            with pytest.raises(VarlogError, match="compacted"):
+                await reads.read_range_at(shared._connection, b"a", b"b", start + 1)
+            while (await anext(changes)).value != b"99":
+                pass
+            late = shared.watch("k")
+            late._feed.told = start
+            with pytest.raises(Unavailable, match="begin it anew"):
+                await anext(late)
+            again = shared.watch("k")
+            assert await shared.commit(put("k", b"100"))
+            assert await anext(again) == Change("k", b"100")
+
+    run(story())

@@ -1,0 +1,345 @@
+"""Real etcds whose members are killed, stopped and started again, and leaders that are stopped in their tracks."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tools.etcd import Ensemble, Member, Tls, running
+
+from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
+from varlog.metadata.election import leader_of
+from varlog.metadata.etcd import EtcdConfig, EtcdStore
+from varlog.ports.metadata import Change, Transaction
+
+PROGRAM = Path(__file__).parent / "leader_program.py"
+TLS = Path(__file__).parents[1] / "transport" / "tls"
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 100))
+
+
+def put(key: str, value: bytes = b"x") -> Transaction:
+    return Transaction(put={key: value})
+
+
+@asynccontextmanager
+async def opened(config: EtcdConfig) -> AsyncIterator[EtcdStore]:
+    store = await EtcdStore.open(config)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def blocking(work: Any, *arguments: Any) -> None:
+    await asyncio.to_thread(work, *arguments)
+
+
+# ---------------------------------------------------------------- one member
+
+
+def test_etcd_is_restarted_under_commits_and_watches(tmp_path: Path) -> None:
+    with running(tmp_path) as etcd:
+        run(_restarted(etcd))
+
+
+async def _restarted(etcd: Ensemble) -> None:
+    member = etcd.members[0]
+    async with opened(EtcdConfig(etcd.endpoints, timeout_s=20.0)) as store:
+        changes = store.watch("k/")
+        assert await store.commit(put("k/0"))
+        for life, end in enumerate((member.kill, member.stop)):
+            await blocking(end)
+            waiting = [asyncio.ensure_future(store.commit(put(f"k/{life}/{number}"))) for number in range(5)]
+            await asyncio.sleep(0.2)
+            member.start()
+            assert await asyncio.gather(*waiting) == [True] * 5
+            assert await store.get("k/0") is not None
+        told = [await anext(changes) for _ in range(11)]
+        assert told[0] == Change("k/0", b"x")
+        assert sorted(change.key for change in told[1:]) == [f"k/{life}/{n}" for life in (0, 1) for n in range(5)]
+
+
+def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> None:
+    """Many at once: etcd applies some of them that it answers with an error, because they were let in before."""
+
+    async def story(endpoints: tuple[str, ...]) -> None:
+        async with opened(EtcdConfig(endpoints)) as store:
+            leadership = await store.elect("cuts", "one")
+            applied: list[str] = []
+            refused: list[str] = []
+
+            async def write(key: str) -> None:
+                try:
+                    assert await store.fenced(leadership).commit(put(key, bytes(100_000)))
+                    applied.append(key)
+                except NoSpace:
+                    refused.append(key)
+
+            for number in range(20):
+                await asyncio.gather(*(write(f"k/{number:02}/{part:02}") for part in range(30)))
+            assert applied
+            assert refused
+            assert [key for key, _ in await store.scan("k/")] == sorted(applied)
+            assert leadership.held
+
+    with running(tmp_path, options=["--quota-backend-bytes=16000000"]) as etcd:
+        run(story(etcd.endpoints))
+
+
+# ---------------------------------------------------------------- three members
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with running(tmp_path_factory.mktemp("three"), 3) as etcd:
+        yield etcd
+
+
+def in_use(store: EtcdStore, etcd: Ensemble) -> Member:
+    """The member that the store talks to now."""
+    address = store._connection._endpoints[store._connection._current].address
+    return next(member for member in etcd.members if member.endpoint == address)
+
+
+class Counting:
+    """Tasks that count one key up by compare-and-swap, and know how often they succeeded."""
+
+    def __init__(self, store: EtcdStore, tasks: int = 8) -> None:
+        self._store = store
+        self._going = True
+        self.counted = 0
+        self._tasks = [asyncio.ensure_future(self._count()) for _ in range(tasks)]
+
+    async def _count(self) -> None:
+        while self._going:
+            found = await self._store.get("n")
+            value, version = (int(found.value), found.version) if found is not None else (0, 0)
+            if await self._store.commit(Transaction(expect={"n": version}, put={"n": str(value + 1).encode()})):
+                self.counted += 1
+
+    async def further(self, count: int) -> None:
+        """Wait until so many more were counted."""
+        target = self.counted + count
+        while self.counted < target:
+            await asyncio.sleep(0.01)
+            for task in self._tasks:
+                if task.done():
+                    await task
+
+    async def check(self) -> None:
+        """Nothing is counted twice, and nothing lost."""
+        self._going = False
+        await asyncio.gather(*self._tasks)
+        found = await self._store.get("n")
+        assert found is not None
+        assert int(found.value) == self.counted
+
+
+def test_members_are_killed_and_stopped_one_by_one(three: Ensemble) -> None:
+    async def story() -> None:
+        config = EtcdConfig(three.endpoints, prefix="one-by-one/", timeout_s=20.0)
+        async with opened(config) as store:
+            changes = store.watch("n")
+            counting = Counting(store)
+            await counting.further(20)
+            for fault in ("kill", "stop", "kill"):
+                member = in_use(store, three)
+                if fault == "kill":
+                    await blocking(member.kill)
+                    await counting.further(20)
+                    member.start()
+                    await blocking(three.wait_ready)
+                else:
+                    member.send(signal.SIGSTOP)
+                    await counting.further(20)
+                    member.send(signal.SIGCONT)
+                await counting.further(20)
+            await counting.check()
+            values = [int((await anext(changes)).value or b"") for _ in range(counting.counted)]
+            assert values == list(range(1, counting.counted + 1))
+
+    run(story())
+
+
+def test_a_leader_outlives_the_member_it_talks_to(three: Ensemble) -> None:
+    """The members are not asked to elect among themselves: that may take longer than a lease."""
+
+    async def story() -> None:
+        config = EtcdConfig(three.endpoints, prefix="outlives/", lease_s=6.0)
+        async with opened(config) as store:
+            leadership = await store.elect("cuts", "one")
+            member = in_use(store, three)
+            await blocking(member.kill)
+            for number in range(20):
+                assert await store.fenced(leadership).commit(put(f"k/{number}"))
+            await asyncio.sleep(2.0)
+            assert leadership.held
+            member.start()
+            await blocking(three.wait_ready)
+            await leadership.resign()
+
+    run(story())
+
+
+def test_without_a_majority_nothing_is_promised(three: Ensemble) -> None:
+    async def story() -> None:
+        config = EtcdConfig(three.endpoints, prefix="majority/", timeout_s=1.0, attempt_s=1.0, lease_s=3.0)
+        async with opened(config) as store:
+            assert await store.commit(put("a"))
+            leadership = await store.elect("cuts", "one")
+            for member in three.members[1:]:
+                await blocking(member.kill)
+            with pytest.raises(Exception) as refused:  # noqa: PT012 - it may take some until the member has noticed
+                while True:
+                    await store.commit(put("b"))
+            assert isinstance(refused.value, Unavailable) or not refused.value.outcome_known  # type: ignore[attr-defined]
+            with pytest.raises(Unavailable):
+                await store.get("a")
+            await asyncio.wait_for(leadership.wait_lost(), 4)
+            assert not leadership.held
+            for member in three.members[1:]:
+                member.start()
+            await blocking(three.wait_ready)
+            assert await store.get("a") is not None
+            assert await store.commit(put("c"))
+
+    run(story())
+
+
+def test_endpoints_of_two_etcds_are_noticed(three: Ensemble, tmp_path: Path) -> None:
+    with running(tmp_path) as other:
+
+        async def story() -> None:
+            async with opened(EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/")) as store:
+                assert await store.commit(put("a"))
+                await blocking(other.close)
+                with pytest.raises(WrongCluster):
+                    await store.get("a")
+
+        run(story())
+
+
+# ---------------------------------------------------------------- leaders
+
+
+@contextmanager
+def candidate(etcd: Ensemble, prefix: str, identity: str) -> Iterator["subprocess.Popen[str]"]:
+    """`leader_program` as a process."""
+    command = [sys.executable, str(PROGRAM), ",".join(etcd.endpoints), prefix, identity]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def says(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_leader_stopped_for_longer_than_its_lease_writes_nothing_afterwards(etcd: Ensemble) -> None:
+    with candidate(etcd, "stopped/", "one") as one:
+        first = int(says(one).removeprefix("leads "))
+        with candidate(etcd, "stopped/", "two") as two:
+            one.send_signal(signal.SIGSTOP)
+            second = int(says(two).removeprefix("leads "))
+            assert second > first
+            one.send_signal(signal.SIGCONT)
+            assert says(one) == "lost"
+            two.send_signal(signal.SIGKILL)
+            third = int(says(one).removeprefix("leads "))
+            assert third > second
+    run(_check_lines(etcd, "stopped/", [f"one {first}", f"two {second}", f"one {third}"]))
+
+
+async def _check_lines(etcd: Ensemble, prefix: str, leaders: list[str]) -> None:
+    """Each leader wrote, and none after the next had."""
+    async with opened(EtcdConfig(etcd.endpoints, prefix=prefix)) as store:
+        lines = [versioned.value.decode() for _, versioned in await store.scan("line/")]
+    assert list(dict.fromkeys(lines)) == leaders
+    assert lines == sorted(lines, key=leaders.index)
+
+
+class Dreamer:
+    """Renews leases without asking anybody."""
+
+    async def renew(self, lease: int) -> float:
+        return 3600.0
+
+
+def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates that resign, or stop renewing unseen and go on writing: judged by what is there in the end."""
+
+    async def story() -> None:
+        config = EtcdConfig(etcd.endpoints, prefix="at-once/", lease_s=2.0)
+        random = Random(7)
+        leading: list[str] = []
+
+        async def lead(store: EtcdStore, identity: str) -> None:
+            leadership = await store.elect("cuts", identity)
+            assert leading == []
+            leading.append(identity)
+            fenced = store.fenced(leadership)
+            forgetful = random.random() < 0.4
+            if forgetful:  # it renews nothing, and goes on believing in itself: only the fence is left
+                monkeypatch.setattr(leadership, "_leases", Dreamer())
+                leading.remove(identity)
+            for number in range(200 if forgetful else 10):
+                try:
+                    assert await fenced.commit(put(f"by/{leadership.term:012}/{number:03}"))
+                except NotLeader:
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                assert not forgetful, "it wrote for longer than its lease"
+                leading.remove(identity)
+                await leadership.resign()
+
+        async def candidate_task(identity: str) -> None:
+            async with opened(config) as store:
+                for _ in range(2):
+                    await lead(store, identity)
+
+        await asyncio.gather(*(candidate_task(f"c{number}") for number in range(3)))
+        async with opened(config) as store:
+            assert await leader_of(store, "cuts") is None
+            found = await store.scan("by/")
+        terms = [key.split("/")[1] for key, _ in sorted(found, key=lambda pair: pair[1].version)]
+        assert len(set(terms)) == 6
+        assert terms == sorted(terms)
+
+    run(story())
+
+
+# ---------------------------------------------------------------- TLS
+
+
+def test_mutual_tls(tmp_path: Path) -> None:
+    tls = Tls(TLS / "authority.pem", TLS / "server.pem", TLS / "server.key")
+    ca, certificate, key = (str(TLS / name) for name in ("authority.pem", "client.pem", "client.key"))
+    quick = {"timeout_s": 1.0, "attempt_s": 1.0, "connect_s": 1.0}
+
+    async def story(endpoints: tuple[str, ...]) -> None:
+        async with opened(EtcdConfig(endpoints, ca=ca, certificate=certificate, key=key)) as store:
+            changes = store.watch("a")
+            assert await store.commit(put("a"))
+            assert await anext(changes) == Change("a", b"x")
+        for wrong in ({}, {"ca": ca}, {"ca": certificate, "certificate": certificate, "key": key}):
+            with pytest.raises(Unavailable):
+                await EtcdStore.open(EtcdConfig(endpoints, **quick, **wrong))  # type: ignore[arg-type]
+
+    with running(tmp_path, tls=tls) as etcd:
+        run(story(etcd.endpoints))
