@@ -28,6 +28,7 @@ class Stage:
         self.failures: list[VarlogError] = []
         """Why repositories could not go on."""
         assert self.repository.metadata is not None
+        self.repository.metadata.embedded = True
         self.repository.metadata.latency = Latency(0.1, 0.0)
 
     def start_repository(self) -> None:

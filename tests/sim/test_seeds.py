@@ -16,6 +16,7 @@ from varlog.sim.run import run_seed, run_seeds
 ONCE_FAILED: dict[int, str] = {
     2: "a member of a sealed log that cut off what lay beyond the end was said to have lost it (status)",
     5: "a time was looked for in a replica that had not heard of the trim yet (find)",
+    10: "an ended stream went on saying that its volume was full (status)",
     13: "a connection attempt that failed when nobody waited for it any more was an unhandled error",
     44: "a named producer's batch that was never sent left its number to the next (I1, I2, I5)",
     86: "a commit came while a replica that had just failed was being marked (defect)",

@@ -2,7 +2,7 @@
 
 from google.protobuf.message import Message
 
-from varlog.base.errors import ConnectionLost, OutcomeUnknown, Timeout, Unavailable, VarlogError
+from varlog.base.errors import ConnectionLost, NotLeader, OutcomeUnknown, Timeout, Unavailable, VarlogError
 from varlog.client.limits import (
     ATTEMPT_SECONDS,
     FIRST_PAUSE_SECONDS,
@@ -118,6 +118,8 @@ class _Asking:
         except (ConnectionLost, Timeout):
             self._doubt.repeated = True
             raise
+        except NotLeader:
+            raise  # soon another one leads
         except Unavailable:
             if peer.closed_error is None:
                 self._declined += 1

@@ -118,7 +118,10 @@ class SqliteStore:
         lock = self._elections.setdefault(name, asyncio.Lock())
         await lock.acquire()
         try:
-            await self.commit(Transaction(put={key: identity.encode()}))  # over what a process that died left
+            try:
+                await self.commit(Transaction(put={key: identity.encode()}))  # over what a process that died left
+            except NoSpace:
+                pass  # what is there can be served all the same
             found = await self.get(key)
         except BaseException:
             lock.release()

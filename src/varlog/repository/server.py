@@ -1,56 +1,59 @@
-"""The repository process: joins the catalog, the orderer and the node links to a port and a store."""
+"""The repository process: one of several that share a store, of which one leads.
+
+    every repository   listens ──▶ campaigns ──▶ leads: a term ──▶ lost it, or its store failed ──┐
+                                       ▲                                                          │
+                                       └──────────────────────────────────────────────────────────┘
+
+Who does not lead refuses everything with `NotLeader`; nodes and clients try the next address they know. When a
+term ends its connections are closed, so that everybody looks for the new leader at once. With the embedded store
+there is nobody else, and nothing to go on with when that has failed: the process ends.
+"""
 
 import asyncio
+from collections.abc import Awaitable
 
-from varlog.base.errors import Unavailable, VarlogError
-from varlog.ports import MetadataStore, World
-from varlog.repository.catalog import Catalog
+from varlog.base.errors import NotLeader, Unavailable, Unsupported, VarlogError
+from varlog.ports import ElectiveStore, World
+from varlog.ports.disk import DiskFailed
 from varlog.repository.config import RepositoryConfig
-from varlog.repository.healer import Healer
-from varlog.repository.links import NodeLinks
-from varlog.repository.orderer import Orderer
-from varlog.repository.service import Service
+from varlog.repository.term import Term
 from varlog.runtime.scope import Scope
-from varlog.transport.peer import Server, serve
+from varlog.transport.peer import Handlers, Request, Server, serve
+from varlog.wire.methods import Method
+
+ELECTION = "repository"
+FOLLOWS_S = 0.3
+"""A start that has not brought the lead in so long has brought a follower."""
+PAUSE_S = 0.2
+"""After a term that failed, before the next try."""
 
 
 class Repository:
     """One metadata repository. `start` it, wait for whatever the caller likes, `close` it."""
 
-    def __init__(self, world: World, store: MetadataStore, config: RepositoryConfig) -> None:
+    def __init__(self, world: World, store: ElectiveStore, config: RepositoryConfig) -> None:
         self._world = world
         self._store = store
         self._config = config
         self._scope = Scope(self._defect)
-        self._catalog = Catalog(store, world.random)
-        self._orderer = Orderer(store, world.clock, lambda cuts: self._links.announce(cuts))
-        self._links = NodeLinks(world.clock, self._scope, self._catalog, self._orderer, config.silent_ms / 1000)
-        self._closing = asyncio.Lock()
-        self._healer = Healer(
-            world.clock, self._catalog, self._orderer, self._links, self._closing, config.lost_ms / 1000
-        )
+        self._term: Term | None = None
         self._server: Server | None = None
+        self._settled = asyncio.Event()
+        """It has led, or another one does."""
         self._failed: asyncio.Future[VarlogError] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
-        """Read everything back, then serve."""
-        await self._catalog.load()
-        for log in list(self._catalog.logs.values()):
-            await self._orderer.load(log)
-        service = Service(
-            self._world,
-            self._config,
-            self._scope,
-            self._catalog,
-            self._orderer,
-            self._links,
-            self._healer,
-            self._closing,
-        )
-        self._scope.spawn(self._orderer.run(), name="cuts")
-        self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
-        self._scope.spawn(self._healer.run(), name="healer")
-        self._server = await serve(self._world, self._config.listen, service.handlers())
+        """Serve; returns when this repository leads, or when another does."""
+        self._server = await serve(self._world, self._config.listen, self._handlers())
+        self._scope.spawn(self._campaign(), name="campaign")
+        self._failed.add_done_callback(lambda _: self._settled.set())
+        timer = self._world.clock.call_later(FOLLOWS_S, self._settled.set)
+        try:
+            await self._settled.wait()
+        finally:
+            timer.cancel()
+        if self._failed.done():
+            raise self._failed.result()
 
     @property
     def address(self) -> str:
@@ -59,16 +62,14 @@ class Repository:
         return self._server.address
 
     @property
-    def cluster_id(self) -> str:
-        return self._catalog.cluster_id
+    def leads(self) -> bool:
+        return self._term is not None
 
-    def _defect(self, error: BaseException) -> None:
-        """The cut loop ended: nothing more can be ordered here, so this process must not pretend."""
-        if not self._failed.done():
-            told = error if isinstance(error, VarlogError) else VarlogError(f"internal error: {error!r}")
-            self._failed.set_result(told)
-        if not isinstance(error, VarlogError):
-            raise error
+    @property
+    def cluster_id(self) -> str:
+        if self._term is None:
+            raise NotLeader("this repository does not lead")
+        return self._term.catalog.cluster_id
 
     async def wait_failed(self) -> VarlogError:
         """Returns only if this repository can no longer work (its store failed), with the reason."""
@@ -79,3 +80,73 @@ class Repository:
             await self._server.close()
         await self._scope.close()
         await self._store.close()
+
+    def _defect(self, error: BaseException) -> None:
+        if not self._failed.done():
+            told = error if isinstance(error, VarlogError) else VarlogError(f"internal error: {error!r}")
+            self._failed.set_result(told)
+        if not isinstance(error, VarlogError):
+            raise error
+
+    # ------------------------------------------------------------ leading
+
+    async def _campaign(self) -> None:
+        """For ever: lead whenever nobody else does."""
+        while True:
+            try:
+                leadership = await self._store.elect(ELECTION, self.address)
+            except DiskFailed:
+                raise
+            except VarlogError:
+                await self._world.clock.sleep(PAUSE_S)
+                continue
+            term = Term(self._world, self._store.fenced(leadership), self._config)
+            lost = asyncio.ensure_future(leadership.wait_lost())
+            try:
+                await self._lead(term, lost)
+            finally:
+                self._term = None
+                lost.cancel()
+                await term.close()
+                self._hang_up()
+                await leadership.resign()
+            await self._world.clock.sleep(PAUSE_S)
+
+    async def _lead(self, term: Term, lost: "asyncio.Future[None]") -> None:
+        """Until the lead is lost or the term has failed; raises what no other term could mend."""
+        try:
+            await term.start()
+        except DiskFailed:
+            raise
+        except VarlogError:
+            return  # the store is away: another try after a pause
+        self._term = term
+        self._settled.set()
+        over = asyncio.Event()
+        lost.add_done_callback(lambda _: over.set())
+        term.failed.add_done_callback(lambda _: over.set())
+        await over.wait()
+        if term.failed.done() and isinstance(term.failed.result(), DiskFailed):
+            raise term.failed.result()
+
+    def _hang_up(self) -> None:
+        """Whoever was connected has to find the next leader."""
+        if self._server is not None:
+            for peer in self._server.peers:
+                peer.close()
+
+    # ------------------------------------------------------------ serving
+
+    def _handlers(self) -> Handlers:
+        return dict.fromkeys(Method, self._dispatch)
+
+    def _dispatch(self, request: Request) -> Awaitable[None] | None:
+        term = self._term
+        if term is None:
+            if request.pushed:
+                return None  # by a node that has not heard yet
+            raise NotLeader("this repository does not lead; ask another")
+        handler = term.handlers.get(request.method)
+        if handler is None:
+            raise Unsupported(f"{request.method.name} is not served here")
+        return handler(request)

@@ -44,7 +44,7 @@ class SimulatedCluster:
         self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
         self.repositories = [self.make_host("repository1")]
         self.repositories[0].metadata = MetadataState(
-            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order
+            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order, embedded=True
         )
         self.nodes = [self.make_host(f"node{number}") for number in range(1, weather.shape.nodes + 1)]
         for host in self.nodes:

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import NoSpace, Unavailable, VarlogError
-from varlog.metadata.election import FencedStore, HeldLeadership, campaign
+from varlog.metadata.election import FencedStore, SoleLeadership, campaign
 from varlog.ports.disk import DiskFailed
 from varlog.ports.election import Leadership, leader_key
 from varlog.ports.metadata import Change, Transaction, Versioned
@@ -50,6 +50,8 @@ class MetadataState:
     busy_until: float = 0.0
     commits: int = 0
     watches: "dict[Watch, None]" = field(default_factory=dict)
+    embedded: bool = False
+    """One process has the store to itself, as it has SQLite: it leads at once. Else as on etcd, under a lease."""
     lease_s: float = 2.0
     """How long a leader that is not heard of stays one."""
 
@@ -218,9 +220,21 @@ class SimulatedMetadata:
 
     # ------------------------------------------------------------ elections
 
-    async def elect(self, name: str, identity: str) -> HeldLeadership:
+    async def elect(self, name: str, identity: str) -> Leadership:
+        if self._state.embedded:
+            return await self._lead_alone(name, identity)
         seconds = self._state.lease_s
         return await campaign(self, self, self._process.clock, self._scope, name, identity, seconds)
+
+    async def _lead_alone(self, name: str, identity: str) -> Leadership:
+        key, released = leader_key(name), asyncio.Lock()
+        await released.acquire()
+        try:
+            await self.commit(Transaction(put={key: identity.encode()}))
+        except NoSpace:
+            pass
+        found = await self.get(key)
+        return SoleLeadership(self, name, identity, found.version if found is not None else 0, released)
 
     def fenced(self, leadership: Leadership) -> FencedStore:
         return FencedStore(self, leadership)

@@ -1,0 +1,92 @@
+"""One term of a leading repository: the catalog, the cuts and the nodes, as long as it leads.
+
+A term begins with what the store has and ends when the lead is lost or a commit fails in a way that leaves
+open whether it was applied. Nothing of it outlives it: the next leader, be it this process again, reads the
+truth from the store. What a term writes is fenced, so one that is over can neither change nor announce anything.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from varlog.base.errors import InvalidArgument, NoSpace, Overloaded, TooLarge, VarlogError
+from varlog.ports import MetadataStore, Transaction, World
+from varlog.ports.metadata import Change, Versioned
+from varlog.repository.catalog import Catalog
+from varlog.repository.config import RepositoryConfig
+from varlog.repository.healer import Healer
+from varlog.repository.links import NodeLinks
+from varlog.repository.orderer import Orderer
+from varlog.repository.service import Service
+from varlog.runtime.scope import Scope
+from varlog.transport.peer import Handlers
+
+HARMLESS = (NoSpace, TooLarge, InvalidArgument, Overloaded)
+"""Errors of a commit after which it is certain that nothing was changed, and another may succeed."""
+
+
+class Term:
+    """`start` it; it has failed once `failed` is done."""
+
+    def __init__(self, world: World, store: MetadataStore, config: RepositoryConfig) -> None:
+        self.failed: asyncio.Future[VarlogError] = asyncio.get_running_loop().create_future()
+        """With the reason, once this term can do nothing more."""
+        self._scope = Scope(self._defect)
+        kept = _Watched(store, self._fail)
+        closing = asyncio.Lock()
+        self.catalog = Catalog(kept, world.random)
+        self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts))
+        self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
+        self._healer = Healer(world.clock, self.catalog, self._orderer, self._links, closing, config.lost_ms / 1000)
+        service = Service(world, config, self._scope, self.catalog, self._orderer, self._links, self._healer, closing)
+        self.handlers: Handlers = service.handlers()
+
+    async def start(self) -> None:
+        """Read everything back, then order."""
+        await self.catalog.load()
+        for log in list(self.catalog.logs.values()):
+            await self._orderer.load(log)
+        self._scope.spawn(self._orderer.run(), name="cuts")
+        self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
+        self._scope.spawn(self._healer.run(), name="healer")
+
+    async def close(self) -> None:
+        await self._scope.close()
+
+    def _fail(self, error: VarlogError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    def _defect(self, error: BaseException) -> None:
+        """A loop ended: nothing more can be ordered here, so this process must not pretend."""
+        self._fail(error if isinstance(error, VarlogError) else VarlogError(f"internal error: {error!r}"))
+        if not isinstance(error, VarlogError):
+            raise error
+
+
+class _Watched:
+    """The term's store: a commit whose outcome is not certain ends the term, whoever asked for it."""
+
+    def __init__(self, store: MetadataStore, fail: Callable[[VarlogError], None]) -> None:
+        self._store = store
+        self._fail = fail
+
+    async def get(self, key: str) -> Versioned | None:
+        return await self._store.get(key)
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        return await self._store.scan(prefix)
+
+    def watch(self, prefix: str) -> AsyncIterator[Change]:
+        return self._store.watch(prefix)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def commit(self, transaction: Transaction) -> bool:
+        try:
+            return await self._store.commit(transaction)
+        except HARMLESS:
+            raise
+        except VarlogError as error:
+            self._fail(error)
+            raise
