@@ -30,6 +30,7 @@ def load(
     *,
     file: str | None = None,
     environment: Mapping[str, str] = os.environ,
+    needs_data: bool = True,
 ) -> tuple[Config, tuple[str, ...]]:
     """The settings, and the data folders. Flags that are None were not given."""
     types: dict[str, Any] = {**field_types(kind), "data": tuple[str, ...]}
@@ -39,7 +40,7 @@ def load(
     values |= from_environment(environment, f"VARLOG_{name.upper()}_", types)
     values |= {key: value for key, value in flags.items() if value is not None}
     data = values.pop("data", ())
-    if not data:
+    if not data and needs_data:
         raise InvalidArgument(f"a {name} needs a folder for its data: --data DIR")
     missing = [key for key in required(kind) if key not in values]
     if missing:

@@ -1,10 +1,13 @@
 """`varlog repository`: start one, list those of a cluster."""
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url
 from varlog.cli.output import Column, Printer, count
+
+if TYPE_CHECKING:
+    from varlog.ports import ElectiveStore
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -18,6 +21,15 @@ def register(commands: Commands, summary: str) -> None:
         hints="server",
     )
     start.add_argument("--data", metavar="DIR", help="folder for its data, made if missing")
+    start.add_argument(
+        "--etcd",
+        metavar="HOST:PORT,...",
+        help="keep everything in this etcd instead of a folder; repositories that share it elect one to lead",
+    )
+    start.add_argument("--etcd-prefix", metavar="TEXT", help="before every key in etcd (default: varlog/)")
+    start.add_argument("--etcd-ca", metavar="FILE", help="authorities to check etcd's certificate against: use TLS")
+    start.add_argument("--etcd-certificate", metavar="FILE", help="own certificate, with --etcd-key")
+    start.add_argument("--etcd-key", metavar="FILE", help="private key of --etcd-certificate")
     start.add_argument("--listen", metavar="HOST:PORT", help="where to serve; port 0 takes a free one")
     start.add_argument("--config", metavar="FILE", help="a TOML file with a table [repository]")
     start.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
@@ -32,21 +44,43 @@ def start_repository(arguments: Arguments) -> None:
     from varlog.runtime.loop import run
 
     flags = {"listen": arguments.listen, "data": (arguments.data,) if arguments.data else None}
-    settings, folders = config.load(RepositoryConfig, "repository", flags, file=arguments.config)
-    if len(folders) != 1:
-        raise InvalidArgument("a repository keeps its data in one folder")
-    run(_serve(settings, folders[0], arguments.until_eof), switch_interval=SWITCH_INTERVAL_S)
+    settings, folders = config.load(
+        RepositoryConfig, "repository", flags, file=arguments.config, needs_data=not arguments.etcd
+    )
+    if len(folders) != (0 if arguments.etcd else 1):
+        raise InvalidArgument("a repository keeps its data in one folder, or in an etcd: give --data or --etcd")
+    run(_serve(settings, folders, arguments), switch_interval=SWITCH_INTERVAL_S)
 
 
-async def _serve(settings: Any, folder: str, until_eof: bool) -> None:
+async def _serve(settings: Any, folders: tuple[str, ...], arguments: Arguments) -> None:
     from varlog.cli.serve import announce, run_until_stopped
-    from varlog.metadata.sqlite import SqliteStore
     from varlog.repository import Repository
     from varlog.transport.world import real_world
 
-    store = await SqliteStore.open(folder)
+    store = await (_open_etcd(arguments) if arguments.etcd else _open_folder(folders[0]))
     repository = Repository(real_world(), store, settings)
-    await run_until_stopped(repository, lambda: announce("repository", repository.address), until_eof=until_eof)
+    await run_until_stopped(
+        repository, lambda: announce("repository", repository.address), until_eof=arguments.until_eof
+    )
+
+
+async def _open_folder(folder: str) -> "ElectiveStore":
+    from varlog.metadata.sqlite import SqliteStore
+
+    return await SqliteStore.open(folder)
+
+
+async def _open_etcd(arguments: Arguments) -> "ElectiveStore":
+    from varlog.metadata.etcd import EtcdConfig, EtcdStore
+
+    named = {
+        "prefix": arguments.etcd_prefix,
+        "ca": arguments.etcd_ca,
+        "certificate": arguments.etcd_certificate,
+        "key": arguments.etcd_key,
+    }
+    given = {name: value for name, value in named.items() if value is not None}
+    return await EtcdStore.open(EtcdConfig(tuple(arguments.etcd.split(",")), **given))
 
 
 def list_repositories(arguments: Arguments) -> int:

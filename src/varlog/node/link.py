@@ -98,7 +98,9 @@ class RepositoryLink:
                 if self.trouble is None:
                     self._tell(f"no repository at {' or '.join(self._addresses)}, trying on: {error.message}")
                 self.trouble = error
-                turn += 1  # the next repository may be up
+                turn += 1  # the next repository may be up, or lead
+                if turn % len(self._addresses):
+                    continue
             await self._world.clock.sleep(pause * self._world.random.uniform(0.5, 1.0))
             pause = min(LONGEST_PAUSE_S, pause * 2)
 
