@@ -73,6 +73,10 @@ class HeldLeadership:
         self._keeping = scope.spawn(self._keep(), name=f"lease of {self.name}")
 
     @property
+    def sole(self) -> bool:
+        return False
+
+    @property
     def held(self) -> bool:
         return not self._ended and self._clock.now() < self._until
 
@@ -192,6 +196,10 @@ class SoleLeadership:
         self._store = store
         self._released = released
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def sole(self) -> bool:
+        return True
 
     @property
     def held(self) -> bool:

@@ -41,6 +41,11 @@ class Leadership(Protocol):
     term: int
 
     @property
+    def sole(self) -> bool:
+        """The store is this process's own: nobody else can lead."""
+        ...
+
+    @property
     def held(self) -> bool:
         """Nobody else can lead yet. False a while before the store could give the lead to another."""
         ...

@@ -100,7 +100,7 @@ class Repository:
             except VarlogError:
                 await self._world.clock.sleep(PAUSE_S)
                 continue
-            term = Term(self._world, self._store.fenced(leadership), self._config)
+            term = Term(self._world, self._store.fenced(leadership), leadership, self._config)
             lost = asyncio.ensure_future(leadership.wait_lost())
             try:
                 await self._lead(term, lost)

@@ -27,6 +27,7 @@ from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import all_or_first_error, open_replicas
@@ -54,6 +55,7 @@ class Service:
         links: NodeLinks,
         healer: Healer,
         closing: asyncio.Lock,
+        freshness: Freshness,
     ) -> None:
         """`scope` outlives every connection. `closing` is held by whoever seals, removes or heals a log: one
         that is refused must not open what another has closed."""
@@ -65,6 +67,7 @@ class Service:
         self._links = links
         self._healer = healer
         self._closing = closing
+        self._freshness = freshness
 
     def handlers(self) -> Handlers:
         return {
@@ -75,13 +78,30 @@ class Service:
             Method.WATCH_LOG: self.watch_log,
             Method.LIST_LOGS: self.list_logs,
             Method.LIST_NODES: self.list_nodes,
-            Method.TAIL: self.tail,
+            Method.TAIL: self._fresh(self.tail),
             Method.TRIM_LOG: self._to_the_end(self.trim_log),
             Method.SEAL_LOG: self._to_the_end(self.seal_log),
             Method.REMOVE_LOG: self._to_the_end(self.remove_log),
-            Method.STATUS: self.status,
+            Method.STATUS: self._fresh(self.status),
             Method.LEASE: self.lease,
         }
+
+    def _fresh(self, handler: Callable[[Request], None]) -> Handler:
+        """The handler, once it is certain that this repository led when it was asked (I10)."""
+
+        def handle(request: Request) -> None:
+            def confirmed(error: VarlogError | None) -> None:
+                try:
+                    if error is not None:
+                        raise error
+                    if not request.done:
+                        handler(request)
+                except VarlogError as refused:
+                    request.fail(refused)
+
+            self._freshness.confirm(confirmed)
+
+        return handle
 
     def _to_the_end(self, handler: Callable[[Request], Awaitable[None]]) -> Handler:
         """The handler as a task of the repository's own, which does not end with the request."""

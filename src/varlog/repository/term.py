@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from varlog.base.errors import InvalidArgument, NoSpace, Overloaded, TooLarge, VarlogError
-from varlog.ports import MetadataStore, Transaction, World
+from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
@@ -27,7 +28,7 @@ HARMLESS = (NoSpace, TooLarge, InvalidArgument, Overloaded)
 class Term:
     """`start` it; it has failed once `failed` is done."""
 
-    def __init__(self, world: World, store: MetadataStore, config: RepositoryConfig) -> None:
+    def __init__(self, world: World, store: MetadataStore, leadership: Leadership, config: RepositoryConfig) -> None:
         self.failed: asyncio.Future[VarlogError] = asyncio.get_running_loop().create_future()
         """With the reason, once this term can do nothing more."""
         self._scope = Scope(self._defect)
@@ -37,7 +38,10 @@ class Term:
         self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts))
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         self._healer = Healer(world.clock, self.catalog, self._orderer, self._links, closing, config.lost_ms / 1000)
-        service = Service(world, config, self._scope, self.catalog, self._orderer, self._links, self._healer, closing)
+        freshness = Freshness(kept, leadership, self._scope)
+        service = Service(
+            world, config, self._scope, self.catalog, self._orderer, self._links, self._healer, closing, freshness
+        )
         self.handlers: Handlers = service.handlers()
 
     async def start(self) -> None:

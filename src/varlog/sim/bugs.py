@@ -19,6 +19,7 @@ from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.core.replica import Verdict, judge_commit
+from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.node import server as node_server
 from varlog.node.forwarder import Forwarder
 from varlog.node.primary import Primary
@@ -244,6 +245,21 @@ def cut_announced_early() -> Iterator[None]:
         return await commit(self, transaction)
 
     with _swap(LogOrder, next_cut=remember), _swap(Orderer, _commit=announce_and_commit):
+        yield
+
+
+@_bug(
+    "a repository that no longer leads goes on writing",
+    lambda weather: weather.shape.repositories > 1,
+)
+def deposed_leader_writes() -> Iterator[None]:
+    async def commit(self: FencedStore, transaction: Transaction) -> bool:
+        return await self._store.commit(transaction)
+
+    async def never(self: HeldLeadership) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with _swap(FencedStore, commit=commit), _swap(HeldLeadership, wait_lost=never):
         yield
 
 

@@ -42,10 +42,13 @@ class SimulatedCluster:
         self.trace = trace
         seed = weather.seed
         self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
-        self.repositories = [self.make_host("repository1")]
-        self.repositories[0].metadata = MetadataState(
-            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order, embedded=True
+        count = weather.shape.repositories
+        self.repositories = [self.make_host(f"repository{number}") for number in range(1, count + 1)]
+        metadata = MetadataState(
+            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order, embedded=count == 1
         )
+        for host in self.repositories:
+            host.metadata = metadata
         self.nodes = [self.make_host(f"node{number}") for number in range(1, weather.shape.nodes + 1)]
         for host in self.nodes:
             for number in range(weather.shape.volumes):
@@ -54,12 +57,12 @@ class SimulatedCluster:
         self.clients: list[Host] = []
         self.ready = asyncio.Event()
         """All logs are made."""
-        self._programs: dict[Host, Program] = {self.repositories[0]: self._run_repository}
+        self._programs: dict[Host, Program] = dict.fromkeys(self.repositories, self._run_repository)
         self._programs |= dict.fromkeys(self.nodes, self._run_node)
 
     @property
     def url(self) -> str:
-        return f"varlog://{self.repositories[0].name}:{REPOSITORY_PORT}"
+        return f"varlog://{','.join(f'{host.name}:{REPOSITORY_PORT}' for host in self.repositories)}"
 
     def make_host(self, name: str) -> Host:
         """A machine with the clock its weather says, and nothing on it."""

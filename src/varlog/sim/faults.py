@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Protocol
 
+from varlog.repository.server import ELECTION
 from varlog.sim.host import Host
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.network import Fabric, Tripwire
@@ -271,6 +272,11 @@ class Nemesis:
     async def _fail_commit(self) -> None:
         state = self._random.choice(self._target.repositories).metadata
         assert state is not None
+        if not state.embedded and self._random.random() < 0.5:
+            if state.depose(ELECTION):
+                self._count("deposed")
+                self._target.fabric.trace.event(self._loop.now, "metadata", "deposes the leader")
+            return
         self._count("commit failed")
         state.failures_wanted += 1
 

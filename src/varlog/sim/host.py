@@ -73,8 +73,8 @@ class Host:
             platter.release()
             if power_loss:
                 platter.lose_power(keep)
-        if self.metadata is not None:
-            self.metadata.crash()
+        if process.metadata is not None:
+            process.metadata.crash()
 
     async def stop(self) -> None:
         """Tell the program to end, and give it some time for it; then it is killed."""

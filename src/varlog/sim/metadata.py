@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from varlog.base.errors import NoSpace, Unavailable, VarlogError
+from varlog.base.errors import NoSpace, OutcomeUnknown, Unavailable, VarlogError
 from varlog.metadata.election import FencedStore, SoleLeadership, campaign
 from varlog.ports.disk import DiskFailed
 from varlog.ports.election import Leadership, leader_key
@@ -45,8 +45,6 @@ class MetadataState:
     """Commits find no room."""
     failures_wanted: int = 0
     """The next so many commits fail, and their stores with them."""
-    generation: int = 0
-    pending: dict[int, Transaction] = field(default_factory=dict)
     busy_until: float = 0.0
     commits: int = 0
     watches: "dict[Watch, None]" = field(default_factory=dict)
@@ -88,16 +86,6 @@ class MetadataState:
     def _tell(self, change: Change) -> None:
         for watch in self.watches:
             watch.tell(change)
-
-    def crash(self) -> None:
-        """Each commit under way happens or not."""
-        for transaction in list(self.pending.values()):
-            if self.random.random() < 0.5:
-                self.apply(transaction)
-        self.pending.clear()
-        self.watches.clear()
-        self.generation += 1
-        self.busy_until = 0.0
 
 
 class Watch:
@@ -155,6 +143,18 @@ class SimulatedMetadata:
         """Renews the leases of what is led."""
         self._closed = False
         self._failed: DiskFailed | None = None
+        self._pending: dict[int, Transaction] = {}
+
+    def crash(self) -> None:
+        """The process is gone: each commit under way happens or not."""
+        for transaction in self._pending.values():
+            if self._state.random.random() < 0.5:
+                self._state.apply(transaction)
+        self._pending.clear()
+        for watch in self._watches:
+            self._state.watches.pop(watch, None)
+        if self._state.embedded:
+            self._state.busy_until = 0.0
 
     async def get(self, key: str) -> Versioned | None:
         await self._happen(lambda: None)
@@ -170,12 +170,12 @@ class SimulatedMetadata:
         self._check_open()
         state = self._state
         number = state.commits = state.commits + 1
-        state.pending[number] = copy
+        self._pending[number] = copy
         outcome: list[bool | VarlogError] = []
 
         def effect() -> None:
-            del state.pending[number]
-            outcome.append(self._apply(copy))
+            if self._pending.pop(number, None) is not None:
+                outcome.append(self._apply(copy))
 
         await self._happen(effect)
         if isinstance(outcome[0], VarlogError):
@@ -192,6 +192,8 @@ class SimulatedMetadata:
             state.failures_wanted -= 1
             if state.random.random() < 0.5:
                 state.apply(transaction)
+            if not state.embedded:
+                return OutcomeUnknown("the metadata store did not answer")
             self._failed = DiskFailed("a commit of the metadata store failed")
             return self._failed
         return state.apply(transaction)
@@ -205,13 +207,9 @@ class SimulatedMetadata:
         middle = begin + seconds * state.random.random()
         state.busy_until = end = begin + seconds
         future: asyncio.Future[None] = loop.create_future()
-        loop.schedule(middle, self._if_same, state.generation, effect, context=self._process.context)
+        loop.schedule(middle, effect, context=self._process.context)
         self._process.arrive_at(end, _answer, future)
         await future
-
-    def _if_same(self, generation: int, effect: Callable[[], None]) -> None:
-        if generation == self._state.generation:
-            effect()
 
     def watch(self, prefix: str) -> Watch:
         watch = Watch(self._state, prefix, self._loop, self._process)

@@ -11,6 +11,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import cycle
 from random import Random
 from typing import Any, TypeVar
 
@@ -254,10 +255,11 @@ class Scenario:
 
     async def _log_info(self, admin: Process, name: str) -> pb.LogInfo:
         """The chain, asked for by the published protocol."""
-        address = f"{self.cluster.repositories[0].name}:{REPOSITORY_PORT}"
+        hosts = cycle(self.cluster.repositories)
         deadline = admin.clock.now() + BOUND_SECONDS
         while True:
             try:
+                address = f"{next(hosts).name}:{REPOSITORY_PORT}"
                 peer = await connect_peer(admin.world, address, {}, timeout=5.0)
                 try:
                     reply = await peer.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=5.0)

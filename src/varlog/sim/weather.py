@@ -206,6 +206,8 @@ class Shape:
     """Of each client."""
     producers: int = 0
     """Of each client, anonymous and pipelined."""
+    repositories: int = 1
+    """One with a store of its own, or several that share one and elect a leader."""
     lost_ms: int = 1000
     """How long a node may be away before others take over from it."""
     seals: bool = False
@@ -221,7 +223,8 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
-            f"{'; the last log is sealed' * self.seals}; a node is lost after {self.lost_ms} ms"
+            f"{'; the last log is sealed' * self.seals}; {self.repositories} repositories; "
+            f"a node is lost after {self.lost_ms} ms"
         )
 
 
@@ -383,4 +386,5 @@ def _draw_shape(random: Random) -> Shape:
         named_producers=random.random() < 0.3,
         seals=random.random() < 0.15,
         lost_ms=random.choice((20, 100, 300, 1000)),
+        repositories=random.choice((1, 1, 2, 3)),
     )
