@@ -1,6 +1,6 @@
 """What is etcd's own: settings, limits, pages, answers that got lost. On one real etcd.
 
-What every store must do is in the conformance suite; dying members are in `test_etcd_faults`, watches in `test_etcd_watch`.
+What every store must do is in the conformance suite; dying members and watches are in files of their own.
 """
 
 import asyncio
