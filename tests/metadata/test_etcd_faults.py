@@ -4,13 +4,13 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from tests.metadata.etcd_stories import opened, put, run
 from tools.etcd import Ensemble, Member, Tls, running
 
 from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
@@ -20,23 +20,6 @@ from varlog.ports.metadata import Change, Transaction
 
 PROGRAM = Path(__file__).parent / "leader_program.py"
 TLS = Path(__file__).parents[1] / "transport" / "tls"
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 100))
-
-
-def put(key: str, value: bytes = b"x") -> Transaction:
-    return Transaction(put={key: value})
-
-
-@asynccontextmanager
-async def opened(config: EtcdConfig) -> AsyncIterator[EtcdStore]:
-    store = await EtcdStore.open(config)
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def blocking(work: Any, *arguments: Any) -> None:
@@ -285,7 +268,7 @@ def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch)
 
     async def story() -> None:
         config = EtcdConfig(etcd.endpoints, prefix="at-once/", lease_s=2.0)
-        random = Random(7)
+        forgetting = iter((True, False, False, True, False, False))
         leading: list[str] = []
 
         async def lead(store: EtcdStore, identity: str) -> None:
@@ -293,7 +276,7 @@ def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch)
             assert leading == []
             leading.append(identity)
             fenced = store.fenced(leadership)
-            forgetful = random.random() < 0.4
+            forgetful = next(forgetting)
             if forgetful:  # it renews nothing, and goes on believing in itself: only the fence is left
                 monkeypatch.setattr(leadership, "_leases", Dreamer())
                 leading.remove(identity)

@@ -73,20 +73,26 @@ class Slot:
         self.revision = revision
         self.unsettled = False
 
-    def condition(self) -> pb.Compare:
-        return at_revision(self.key, self.revision)
-
     def value(self) -> bytes:
         """What is there once the transaction is applied."""
         return str(self.number).encode()
 
-    def mark(self) -> pb.RequestOp:
-        return put(self.key, self.value(), self.session.lease)
+    def guard(self, request: pb.TxnRequest) -> None:
+        """Make the request that of this slot's transaction."""
+        compare = request.compare.add()
+        compare.target = pb.Compare.MOD
+        compare.key = self.key
+        compare.mod_revision = self.revision
+        mark = request.success.add().request_put
+        mark.key = self.key
+        mark.value = self.value()
+        mark.lease = self.session.lease
+        request.failure.add().request_range.key = self.key
 
     def settling(self) -> pb.TxnRequest:
         refusal = put(self.key, f"not {self.number}".encode(), self.session.lease)
         return pb.TxnRequest(
-            compare=[self.condition(), at_revision(self.session.key, self.session.revision)],
+            compare=[at_revision(self.key, self.revision), at_revision(self.session.key, self.session.revision)],
             success=[refusal],
             failure=[look(self.key), look(self.session.key)],
         )

@@ -9,7 +9,7 @@ put into groups, each a transaction without condition, still applied as one and 
 four thousand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from varlog.base.errors import Corrupt, InvalidArgument, TooLarge
 from varlog.metadata.etcd.errors import OPERATIONS, REQUEST_BYTES
@@ -55,67 +55,92 @@ class Keys:
         return self._markers + f"{session}/{slot}".encode()
 
 
-# ---------------------------------------------------------------- conditions
+# ---------------------------------------------------------------- parts
 
 
 def at_revision(key: bytes, revision: int) -> pb.Compare:
     """The key was last changed there; 0: it does not exist."""
-    return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=key, mod_revision=revision)
-
-
-def has_value(key: bytes, value: bytes) -> pb.Compare:
-    return pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=value)
-
-
-def conditions(keys: Keys, transaction: Transaction) -> list[pb.Compare]:
-    found = [at_revision(keys.data(key), version) for key, version in transaction.expect.items()]
-    found += [has_value(keys.data(key), value) for key, value in transaction.expect_values.items()]
-    if len(found) + GUARDS > OPERATIONS:
-        raise TooLarge(f"a metadata transaction has {len(found)} conditions", OPERATIONS - GUARDS)
-    return found
-
-
-# ---------------------------------------------------------------- operations
+    return pb.Compare(target=pb.Compare.MOD, key=key, mod_revision=revision)
 
 
 def put(key: bytes, value: bytes, lease: int = 0) -> pb.RequestOp:
     return pb.RequestOp(request_put=pb.PutRequest(key=key, value=value, lease=lease))
 
 
-def delete(key: bytes, end: bytes = b"") -> pb.RequestOp:
-    return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key, range_end=end))
-
-
 def look(key: bytes) -> pb.RequestOp:
     return pb.RequestOp(request_range=pb.RangeRequest(key=key))
 
 
-def operations(keys: Keys, transaction: Transaction, lease: int) -> list[pb.RequestOp]:
-    """In the order in which the changes are told to those who watch."""
-    ranges = [(keys.data(first), keys.data(second)) for first, second in transaction.delete_ranges if first < second]
-    return [
-        *(delete(first, second) for first, second in ranges),
-        *(delete(keys.data(key)) for key in transaction.delete),
-        *(put(keys.data(key), value, lease) for key, value in transaction.put.items()),
-    ]
+# ---------------------------------------------------------------- transactions
 
 
-def grouped(wanted: list[pb.RequestOp], conditions_beside: int) -> list[pb.RequestOp]:
-    """The operations themselves if there are few, else transactions that hold them."""
-    if len(wanted) + GUARDS <= OPERATIONS:
-        return wanted
-    for groups in range(2, OPERATIONS - GUARDS):
-        room = OPERATIONS - max(groups + GUARDS, conditions_beside)
-        if groups * room >= len(wanted):
-            parts = (wanted[start : start + room] for start in range(0, len(wanted), room))
-            return [pb.RequestOp(request_txn=pb.TxnRequest(success=part)) for part in parts]
-    raise TooLarge(f"a metadata transaction has {len(wanted)} operations", OPERATIONS)
+def encode(keys: Keys, transaction: Transaction, lease: int) -> pb.TxnRequest:
+    """The transaction as etcd wants it, what it puts attached to `lease`; raises `TooLarge` for what etcd refuses.
 
-
-def check_size(request: pb.TxnRequest) -> None:
+    Every field is set where it lies, which takes a third of the time of handing messages to constructors.
+    """
+    request = pb.TxnRequest()
+    _encode_conditions(request, keys, transaction)
+    _encode_changes(request, keys, transaction, lease)
     limit = REQUEST_BYTES - HEADROOM_BYTES
     if request.ByteSize() > limit:
         raise TooLarge(f"a metadata transaction has {request.ByteSize()} bytes; etcd takes {limit}", limit)
+    return request
+
+
+def _encode_conditions(request: pb.TxnRequest, keys: Keys, transaction: Transaction) -> None:
+    count = len(transaction.expect) + len(transaction.expect_values)
+    if count + GUARDS > OPERATIONS:
+        raise TooLarge(f"a metadata transaction has {count} conditions", OPERATIONS - GUARDS)
+    for key, version in transaction.expect.items():
+        compare = request.compare.add()
+        compare.target = pb.Compare.MOD
+        compare.key = keys.data(key)
+        compare.mod_revision = version
+    for key, value in transaction.expect_values.items():
+        compare = request.compare.add()
+        compare.target = pb.Compare.VALUE
+        compare.key = keys.data(key)
+        compare.value = value
+
+
+def _encode_changes(request: pb.TxnRequest, keys: Keys, transaction: Transaction, lease: int) -> None:
+    """In the order in which the changes are told to those who watch."""
+    ranges = [(first, second) for first, second in transaction.delete_ranges if first < second]
+    places = _places(request, len(ranges) + len(transaction.delete) + len(transaction.put))
+    for first, second in ranges:
+        deletion = next(places).request_delete_range
+        deletion.key = keys.data(first)
+        deletion.range_end = keys.data(second)
+    for key in transaction.delete:
+        next(places).request_delete_range.key = keys.data(key)
+    for key, value in transaction.put.items():
+        change = next(places).request_put
+        change.key = keys.data(key)
+        change.value = value
+        change.lease = lease
+
+
+def _places(request: pb.TxnRequest, count: int) -> Iterator[pb.RequestOp]:
+    """Where each of so many operations goes: into the request if they are few, else into transactions inside of it."""
+    if count + GUARDS <= OPERATIONS:
+        for _ in range(count):
+            yield request.success.add()
+        return
+    room = _room(count, len(request.compare))
+    for start in range(0, count, room):
+        group = request.success.add().request_txn
+        for _ in range(min(room, count - start)):
+            yield group.success.add()
+
+
+def _room(count: int, conditions: int) -> int:
+    """How many operations go into each group: etcd allows 128 less what stands beside the groups."""
+    for groups in range(2, OPERATIONS - GUARDS):
+        room = OPERATIONS - max(groups, conditions) - GUARDS
+        if groups * room >= count:
+            return room
+    raise TooLarge(f"a metadata transaction has {count} operations", OPERATIONS)
 
 
 def deleted_anything(responses: Sequence[pb.ResponseOp]) -> bool:

@@ -12,16 +12,7 @@ from varlog.metadata.etcd.config import EtcdConfig
 from varlog.metadata.etcd.connection import COMPACT, PAUSE_S, STATUS, TXN, Connection
 from varlog.metadata.etcd.errors import Compacted
 from varlog.metadata.etcd.markers import SESSION_RENEWAL_S, Markers, Slot
-from varlog.metadata.etcd.messages import (
-    Keys,
-    check_size,
-    conditions,
-    deleted_anything,
-    grouped,
-    look,
-    operations,
-    range_end,
-)
+from varlog.metadata.etcd.messages import Keys, deleted_anything, encode, range_end
 from varlog.metadata.etcd.reads import read_key, read_range
 from varlog.metadata.etcd.watch import EtcdWatch, Feed, Feeds
 from varlog.ports.clock import Clock
@@ -182,10 +173,7 @@ class EtcdStore:
     async def _commit(self, transaction: Transaction, lease: int) -> int:
         """The revision at which the transaction was applied, what it puts attached to `lease`; 0: it was not."""
         transaction.check()
-        compare = conditions(self._keys, transaction)
-        wanted = grouped(operations(self._keys, transaction, lease), len(compare) + 1)
-        request = pb.TxnRequest(compare=compare, success=wanted)
-        check_size(request)
+        request = encode(self._keys, transaction, lease)
         end = time.monotonic() + self._config.timeout_s
         while True:
             try:
@@ -196,19 +184,16 @@ class EtcdStore:
                 if time.monotonic() > end or self._closed:
                     raise Unavailable(f"etcd cannot be used: {error.message}") from error
                 await asyncio.sleep(0 if isinstance(error, _Again) else PAUSE_S)
+            request = encode(self._keys, transaction, lease)
         if revision:
             self._after(transaction, revision, response)
         return revision
 
-    async def _attempt(self, wanted: pb.TxnRequest, lease: int) -> tuple[int, pb.TxnResponse | None]:
+    async def _attempt(self, request: pb.TxnRequest, lease: int) -> tuple[int, pb.TxnResponse | None]:
         slot = await self._markers.take()
         try:
             slot.begin()
-            request = pb.TxnRequest(
-                compare=[*wanted.compare, slot.condition()],
-                success=[*wanted.success, slot.mark()],
-                failure=[look(slot.key)],
-            )
+            slot.guard(request)
             response = await self._send(slot, request, lease)
             if response is None:
                 return slot.revision, None
