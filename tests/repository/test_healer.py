@@ -128,3 +128,27 @@ def test_a_repository_that_restarts_knows_what_has_ended(tmp_path: Path) -> None
             assert len((await log_info(cluster)).chain[-1].streams) == 2
 
     run(story())
+
+
+def test_a_named_producer_goes_on_in_sequence_on_another_stream(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            log = await connected.create_log("orders", replicas=3, streams=1)
+            async with log.producer(id="etl", linger=0) as producer:
+                acks = [await (await producer.send_batch([b"%d" % number], sequence=number)) for number in range(3)]
+            await cluster.stop_node((await log_info(cluster)).chain[0].streams[0].members[0])
+            await healed(cluster, 2)
+            async with log.producer(id="etl", linger=0) as producer:
+                await producer.open()
+                assert producer.next_sequence == 3
+                again = [await (await producer.send_batch([b"%d" % number], sequence=number)) for number in range(3)]
+                assert again == acks, "they are in the log already, in a stream that has ended"
+                more = await (await producer.send_batch([b"3"], sequence=3))
+                assert (more.glsn, more.stream) == (4, 2)
+            found = [bytes(entry.payload) async for entry in log.subscribe(stop=await log.tail() + 1)]
+            assert found == [b"0", b"1", b"2", b"3"]
+
+    run(story())

@@ -44,7 +44,7 @@ EVIDENCE: dict[str, set[str]] = {
     "history_dropped_early": {"I14"},
     "merge_does_not_wait": {"I9", "defect"},
     "missing_report_ignored": {"I1", "I14", "status"},
-    "older_writer_taken": {"I1", "I8", "I14", "defect"},
+    "older_writer_taken": {"I1", "I8", "I14", "defect", "status"},
     "primary_asks_nobody": {"I1", "I2", "I5", "I8", "I14", "defect"},
     "producers_forgotten": {"I5"},
     "retry_with_new_identity": {"I5"},

@@ -6,20 +6,17 @@ from hashlib import blake2b
 from math import inf
 
 from varlog.base import limits as shared
-from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Timeout, Unavailable, VarlogError
+from varlog.base.errors import NotFound, Timeout, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
 from varlog.client.context import LogContext
 from varlog.client.errors import OWN_FAULT
-from varlog.client.limits import ATTEMPT_SECONDS
+from varlog.client.past import Past, ask_producer, look_back
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Session
 from varlog.client.writer import Carried, StreamWriter
-from varlog.runtime.timeout import within
-from varlog.wire.methods import Method
-from varlog.wire.proto import varlog_pb2 as pb
 
 
 def producer_id(name: str) -> bytes:
@@ -44,6 +41,7 @@ class Outlet:
         self._writers: dict[StreamRoute, StreamWriter] = {}
         self._current: StreamWriter | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._past = Past()
         self._scheduled = False
         self._closed = False
         self._broken: VarlogError | None = None
@@ -65,12 +63,11 @@ class Outlet:
         """What the next batch that is put gets, as long as the stream is the same."""
         return (self._current.session.next_sequence if self._current is not None else 0) + len(self._queue)
 
-    @property
-    def identity(self) -> tuple[StreamRoute, bytes]:
-        """Of a named one that was opened."""
+    def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
+        """Of a named one that was opened: its producer id, and the stream that has its batch of this number."""
         if self._current is None:
             raise Unavailable("the producer was not opened")
-        return self._current.route, self._current.session.producer
+        return self._past.stream_of(sequence) or self._current.route, self._current.session.producer
 
     # ------------------------------------------------------------ opening
 
@@ -87,8 +84,7 @@ class Outlet:
         try:
             await self._context.routes.resolve(timeout)
             if self._name is not None:
-                route = await self._own_stream(self._name, deadline)
-                await self._open_named(self._name, route, deadline)
+                await self._open_named(self._name, deadline)
             self._context.routes.listeners.append(self._changed)
             self._context.choice.listeners.append(self.has_room)
             self.opened = True
@@ -102,32 +98,17 @@ class Outlet:
             await self._world.clock.sleep(pause(self._world, 1))
         return stream_of_name(name, routes)
 
-    async def _open_named(self, name: str, route: StreamRoute, deadline: float) -> None:
-        request = pb.ProducerRequest(log=route.log, segment=route.segment, stream=route.id, producer=producer_id(name))
-        failures = 0
-        while True:
-            left = deadline - self._world.clock.now()
-            try:
-                next_sequence = await self._ask(route, request, max(left, 0.0))
-                break
-            except (ConnectionLost, Timeout, Unavailable, Overloaded):
-                failures += 1
-                if left <= 0:
-                    raise
-                self._context.routes.refresh_soon()
-                await self._world.clock.sleep(min(left, pause(self._world, failures)))
-        session: Session[Carried] = Session(producer_id(name), next_sequence)
+    async def _open_named(self, name: str, deadline: float) -> None:
+        """Go on with the stream that has the name's last batch; if that has ended, with another, in sequence."""
+        producer = producer_id(name)
+        past = self._past = await look_back(self._context, producer, deadline)
+        route = past.last if past.last is not None and past.last.writable else None
+        if route is None:
+            route = await self._own_stream(name, deadline)
+        asked = await ask_producer(self._context, route, producer, deadline, begin=past.next_sequence)
+        session: Session[Carried] = Session(producer, asked.next_sequence)
         self._current = self._writers[route] = self._writer(route, session)
         self._current.prepare()
-
-    async def _ask(self, route: StreamRoute, request: pb.ProducerRequest, left: float) -> int:
-        address = self._context.routes.address(route.members[0])
-        if address is None:
-            raise Unavailable(f"the address of node {route.members[0]} is not known")
-        peer = await within(self._world.clock, left, self._context.pool.get(address))
-        reply = await peer.call(Method.PRODUCER, request, timeout=min(left, ATTEMPT_SECONDS))
-        next_sequence: int = reply.message.next_sequence
-        return next_sequence
 
     def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> StreamWriter:
         return StreamWriter(self._context, route, self, depth=shared.PRODUCER_IN_FLIGHT, session=session)

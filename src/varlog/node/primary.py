@@ -79,10 +79,16 @@ class Primary:
         self._waiting.append(_Waiting(request, slot, header.count, header.total_bytes))
         self._waiting_bytes += header.total_bytes
 
-    def next_sequence(self, producer: bytes) -> int:
-        """What a producer goes on with."""
+    def producer(self, producer: bytes, begin: int) -> tuple[int, int]:
+        """What a producer goes on with, and the oldest of its batches whose position is known.
+
+        A stream that does not know him expects `begin`: before, he sent to streams that have ended.
+        """
         self._refuse_closed()
-        return self._replica.log.producers.next_sequence(producer)
+        table = self._replica.log.producers
+        if begin and self._replica.state is ReplicaState.OPEN:
+            table.begin(producer, begin)
+        return table.next_sequence(producer), table.first_sequence(producer)
 
     def _refuse_closed(self) -> None:
         if self.closed:

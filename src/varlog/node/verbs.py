@@ -165,7 +165,8 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
         primary = self._replicas.primary(message.log, message.segment, message.stream)
-        request.reply(pb.ProducerReply(next_sequence=primary.next_sequence(message.producer)))
+        following, first = primary.producer(message.producer, message.begin)
+        request.reply(pb.ProducerReply(next_sequence=following, first_sequence=first))
 
     def directory(self, request: Request) -> None:
         message = request.message

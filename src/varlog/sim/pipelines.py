@@ -33,7 +33,8 @@ LOOK_BACK = 8
 class Journal:
     """What a named producer has sent, by number; `acked` counts from the first on."""
 
-    def __init__(self, stream: int) -> None:
+    def __init__(self, stream: int | None) -> None:
+        """`stream`: the one it keeps to; None: any, and another when that has ended."""
         self.stream = stream
         self.batches: list[list[bytes]] = []
         self.doubts: list[int] = []

@@ -113,7 +113,7 @@ class Worker:
         if self._shape.named_producers:
             name = self._plan.log_names[0]
             stream = self.random.randint(1, self._shape.streams)
-            journal = self._plan.journals.setdefault(self.process.host.name, Journal(stream))
+            journal = self._plan.journals.setdefault(self.process.host.name, Journal(stream if stream % 2 else None))
             found.append(Pipeline(self, len(found), name, logs[name], journal))
         return found
 

@@ -78,6 +78,21 @@ class ProducerTable:
         window = self._windows.get(producer)
         return window.next if window is not None else 0
 
+    def first_sequence(self, producer: bytes) -> int:
+        """The oldest that is remembered; 0 for a producer that is not known."""
+        window = self._windows.get(producer)
+        return window.first if window is not None else 0
+
+    def begin(self, producer: bytes, sequence: int) -> None:
+        """Expect this sequence next of a producer that is not known. Forgotten unless a batch follows."""
+        if producer not in self._windows and producer != NO_PRODUCER:
+            self._windows[producer] = _Window(sequence)
+            self._forget_silent()
+
+    def _forget_silent(self) -> None:
+        if len(self._windows) > limits.PRODUCERS_PER_STREAM:
+            self._rows -= len(self._windows.popitem(last=False)[1].rows) // 2
+
     def find(self, producer: bytes, sequence: int) -> tuple[Slot, int] | None:
         """Slot and count of a batch, if it is still remembered."""
         window = self._windows.get(producer)
@@ -107,8 +122,7 @@ class ProducerTable:
             self._rows += 1
             if len(window.rows) > 2 * (limits.PRODUCER_WINDOW + _SLACK):
                 self._rows -= window.cut_front(limits.PRODUCER_WINDOW)
-        if len(self._windows) > limits.PRODUCERS_PER_STREAM:
-            self._rows -= len(self._windows.popitem(last=False)[1].rows) // 2
+        self._forget_silent()
         if self._rows > ROWS_PER_STREAM:
             self._shrink()
 

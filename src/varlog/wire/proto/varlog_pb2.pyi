@@ -328,22 +328,26 @@ class AppendReply(_message.Message):
     def __init__(self, glsn: _Optional[int] = ..., slot: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ProducerRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "producer")
+    __slots__ = ("log", "segment", "stream", "producer", "begin")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     producer: bytes
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ...) -> None: ...
+    begin: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ..., begin: _Optional[int] = ...) -> None: ...
 
 class ProducerReply(_message.Message):
-    __slots__ = ("next_sequence",)
+    __slots__ = ("next_sequence", "first_sequence")
     NEXT_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     next_sequence: int
-    def __init__(self, next_sequence: _Optional[int] = ...) -> None: ...
+    first_sequence: int
+    def __init__(self, next_sequence: _Optional[int] = ..., first_sequence: _Optional[int] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node_id", "address")

@@ -1,0 +1,89 @@
+"""What the streams of a log know of a named producer, so that it goes on where it was.
+
+    stream 3 (ended)   0 1 2 3
+    stream 1 (ended)           4 5 6
+    stream 5 (open)                  7 8 ...       one sequence, whatever becomes of the streams
+
+A producer's batches are numbered through all streams it used. The last of them that has any says what comes
+next; one that does not know it is told where it begins there. Every stream must have been asked: one that
+stays silent may have the last batch, and nothing is guessed.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Timeout, Unavailable
+from varlog.base.ids import NodeId
+from varlog.client.context import LogContext
+from varlog.client.limits import ATTEMPT_SECONDS
+from varlog.client.repository import pause
+from varlog.client.routes import StreamRoute
+from varlog.runtime.timeout import within
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+@dataclass(slots=True)
+class Past:
+    """Which stream has which of a producer's batches."""
+
+    next_sequence: int = 0
+    last: StreamRoute | None = None
+    """The stream with the last of them."""
+    known: list[tuple[int, int, StreamRoute]] = field(default_factory=list)
+    """The numbers [first, second) are remembered by a stream."""
+
+    def add(self, route: StreamRoute, reply: pb.ProducerReply) -> None:
+        if reply.next_sequence:
+            self.known.append((reply.first_sequence, reply.next_sequence, route))
+        if reply.next_sequence > self.next_sequence:
+            self.next_sequence, self.last = reply.next_sequence, route
+
+    def stream_of(self, sequence: int) -> StreamRoute | None:
+        """The stream that remembers a batch."""
+        return next((route for first, end, route in self.known if first <= sequence < end), None)
+
+
+async def look_back(context: LogContext, producer: bytes, deadline: float) -> Past:
+    """Ask every stream the log has or had."""
+    clock = context.world.clock
+    await context.routes.refresh(max(0.001, deadline - clock.now()))
+    routes = context.routes.streams
+    replies = await asyncio.gather(*(ask_producer(context, route, producer, deadline) for route in routes))
+    past = Past()
+    for route, reply in zip(routes, replies, strict=True):
+        past.add(route, reply)
+    return past
+
+
+async def ask_producer(
+    context: LogContext, route: StreamRoute, producer: bytes, deadline: float, *, begin: int = 0
+) -> pb.ProducerReply:
+    """What one stream knows, asked again until it answers; of one that has ended, any member will do."""
+    request = pb.ProducerRequest(log=route.log, segment=route.segment, stream=route.id, producer=producer, begin=begin)
+    clock = context.world.clock
+    failures = 0
+    while True:
+        left = deadline - clock.now()
+        now = context.routes.now(route)
+        node = now.members[failures % len(now.members) if now.end is not None else 0]
+        try:
+            return await _ask(context, node, request, max(left, 0.0))
+        except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound) as error:
+            if isinstance(error, NotFound) and now.end is None:
+                raise
+            failures += 1
+            if left <= 0:
+                raise
+            context.routes.refresh_soon()
+            await clock.sleep(min(left, pause(context.world, failures)))
+
+
+async def _ask(context: LogContext, node: NodeId, request: pb.ProducerRequest, left: float) -> pb.ProducerReply:
+    address = context.routes.address(node)
+    if address is None:
+        raise Unavailable(f"the address of node {node} is not known")
+    peer = await within(context.world.clock, left, context.pool.get(address))
+    reply = await peer.call(Method.PRODUCER, request, timeout=min(left, ATTEMPT_SECONDS))
+    message: pb.ProducerReply = reply.message
+    return message
