@@ -74,12 +74,21 @@ class Trial:
         self.counts["seconds"] = round(time.monotonic() - began)
 
     def _probe(self, healed: float) -> None:
-        """Every stream takes an append, however long it takes; the checker knows how long it may."""
+        """Every stream that has not ended takes an append, however long it takes; the checker knows how long it may."""
         with varlog.sync.connect(self.cluster.url) as cluster:
             log = cluster.log(self.log)
-            for stream in log.info().chain[-1].streams:
-                self.records.append(Expectation(log=self.log, stream=stream.id, healed_time=healed, bound=BOUND_S))
-                self._probe_stream(log, stream.id, healed + BOUND_S)
+            probed: dict[int, Expectation] = {}
+            while fresh := [each for each in log.info().chain[-1].streams if each.writable and each.id not in probed]:
+                for stream in fresh:
+                    expected = Expectation(log=self.log, stream=stream.id, healed_time=healed, bound=BOUND_S)
+                    probed[stream.id] = expected
+                    self._probe_stream(log, stream.id, healed + BOUND_S)
+            info = log.info()
+            assert sum(stream.writable for stream in info.chain[-1].streams) >= info.streams, "as many as are wanted"
+            for stream in info.chain[-1].streams:
+                if stream.id in probed and not stream.writable:
+                    probed[stream.id].excuse = "it has ended"
+            self.records += probed.values()
         self.recovered_s = time.monotonic() - healed
 
     def _probe_stream(self, log: "varlog.sync.Log", stream: int, deadline: float) -> None:
@@ -88,7 +97,7 @@ class Trial:
             attempt += 1
             append = recorded_append(log, f"probe.{stream}.{attempt}", stream=stream, timeout=max(0.1, left))
             self.records.append(append)
-            if append.outcome == "ack":
+            if append.outcome == "ack" or append.error == "Sealed":
                 return
 
     def _settle(self) -> None:
