@@ -85,6 +85,14 @@ class NodeLinks:
             peer.on_close(lambda _: self._lost(link))
         self.last_seen_us[node] = self._clock.wall_us()
 
+    def forget(self, node: NodeId) -> None:
+        """It was removed: its connection ends, and it is told why when it asks again."""
+        link = self._links.pop(node, None)
+        self._gates.pop(node, None)
+        self.last_seen_us.pop(node, None)
+        if link is not None:
+            link.peer.close()
+
     def _lost(self, link: NodeLink) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]
