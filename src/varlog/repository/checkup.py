@@ -78,7 +78,7 @@ class Checkup:
                 stops=not held.ended and bool(reasons[held.log.id]),
                 copies_left=self._copies_left(held, number),
                 copies_wanted=held.segment.replicas,
-                empty=_is_empty(held),
+                empty=self._is_empty(held),
                 stored_bytes=row.stored_bytes if row is not None else 0,
             )
         reply.no_replacement = next((reason for reason in reasons.values() if reason), "")
@@ -103,9 +103,16 @@ class Checkup:
         row = self._links.row(node, held.replica())
         if row is None or row.state == pb.REPLICA_FAILED:
             return False
-        stored = row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length
+        return row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length >= self._end(held)
+
+    def _end(self, held: Held) -> int:
+        """Every whole copy has the slots before this one."""
         known = self._orderer.order(LogId(held.log.id)).stream(StreamId(held.stream.id))
-        return stored >= (held.stream.end_slot if held.ended or known is None else known.committed)
+        return held.stream.end_slot if held.ended or known is None else known.committed
+
+    def _is_empty(self, held: Held) -> bool:
+        """Whether it has no entry, or has ended and all it had is trimmed."""
+        return not self._end(held) or 0 < held.stream.until_glsn <= held.log.trimmed + 1
 
     def refuse_removal(self, check: pb.CheckNodeReply, *, connected: bool, force: bool) -> None:
         """Raises `Conflict` with the reason why a node has to stay."""
@@ -124,12 +131,6 @@ class Checkup:
             why = f"nobody else who is connected has a whole copy of {_named(alone, 'ended stream')}"
         if why:
             raise Conflict(f"node {number} cannot be removed: {why}")
-
-
-def _is_empty(held: Held) -> bool:
-    """Whether it has ended without an entry, or all it had is trimmed."""
-    stream = held.stream
-    return held.ended and (not stream.end_slot or 0 < stream.until_glsn <= held.log.trimmed + 1)
 
 
 def _named(streams: list[pb.StreamCheck], what: str) -> str:
