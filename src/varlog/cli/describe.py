@@ -129,8 +129,8 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
     return lines + too_few_zones(status, cluster)
 
 
-def too_few_zones(status: LogStatus, cluster: ClusterStatus) -> list[str]:
-    """Open streams that lie in fewer zones than they could, or than they have copies, where nodes carry labels."""
+def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:
+    """Open streams with copies that share a zone, where nodes carry labels; or only those that could do better."""
     zones = {NodeId(node.id): node.zone for node in cluster.nodes}
     usable = [node.zone for node in cluster.nodes if node.connected and not node.draining]
     if not any(zones.values()) or status.log.sealed:
@@ -140,7 +140,7 @@ def too_few_zones(status: LogStatus, cluster: ClusterStatus) -> list[str]:
         if stream.writable:
             lies = len(zones_of([NodeId(node) for node in stream.members], zones))
             could = max(lies, most_zones(len(stream.members), usable))
-            if lies < len(stream.members):
+            if lies < (could if avoidable else len(stream.members)):
                 better = f"; {could} are possible" if could > lies else ""
                 copies = f"{len(stream.members)} copies"
                 lines.append(f"stream {stream.id}: {copies} in {lies} zone{'s' * (lies > 1)}{better}")

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from varlog.base.errors import InvalidArgument, Unavailable
+from varlog.base.errors import InvalidArgument, VarlogError
 from varlog.cli.frame import SCHEME, Arguments, Commands, add_command, cluster_url, positive, with_cluster
 from varlog.cli.output import Column, Printer, render_table, size, styled, to_json
 
@@ -94,9 +94,9 @@ async def _give_up_if_stuck(cluster: "Cluster", check: "NodeCheck") -> None:
     logs = {stream.log for stream in check.streams if stream.open}
     for status in (await cluster.status()).logs:
         if status.log.name in logs and status.trouble:
-            raise Unavailable(
+            raise VarlogError(
                 f"node {check.node.id} goes on draining, but {_streams(check.node.open_streams, 'open')} cannot leave "
-                f"it yet: log {status.log.name}: {status.trouble}"
+                f"it yet; log {status.log.name}: {status.trouble}; add a node, or take it back with --undo"
             )
 
 

@@ -75,7 +75,7 @@ def _notices(status: "ClusterStatus", nodes: list[dict[str, Any]]) -> list[str]:
             left = f"{node['open_streams']:,} open streams to move, {node['ended_streams']:,} ended ones on it"
             lines.append(f"node {node['id']}: drains; {left}")
     for log in status.logs:
-        lines += [f"log {log.log.name}: {line}" for line in too_few_zones(log, status)]
+        lines += [f"log {log.log.name}: {line}" for line in too_few_zones(log, status, avoidable=True)]
     return lines
 
 

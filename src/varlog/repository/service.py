@@ -275,10 +275,10 @@ class Service:
         for segment in log.chain:
             for stream in segment.streams:
                 replica = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-                status.streams.append(self._stream_status(replica, stream))
+                status.streams.append(self._stream_status(replica, stream, segment.replicas))
         return status
 
-    def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo) -> pb.StreamStatus:
+    def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)
         status = pb.StreamStatus(
             log=replica.log,
@@ -303,7 +303,9 @@ class Service:
                 status.trouble = f"its replica on node {node}: {row.trouble}"
         if silent and not status.trouble:
             ended = stream.state == pb.STREAM_FINALIZED
-            status.trouble = f"{'has a copy less without' if ended else 'waits for'} node {', '.join(silent)}"
+            status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
+        elif len(stream.members) < wanted and not status.trouble:
+            status.trouble = f"has {len(stream.members)} of {wanted} copies"
         return status
 
 
