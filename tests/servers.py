@@ -29,13 +29,16 @@ class Servers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.world = real_world()
+        self.settings: dict[str, Any] = {}
+        """Of every repository."""
         self.repository: Repository | None = None
         self.repository_address = "127.0.0.1:0"
         self.nodes: dict[int, StorageNode] = {}
 
-    async def start_repository(self) -> Repository:
+    async def start_repository(self, **settings: Any) -> Repository:
         store = await SqliteStore.open(self.folder / "repository")
-        self.repository = Repository(self.world, store, RepositoryConfig(listen=self.repository_address))
+        config = RepositoryConfig(listen=self.repository_address, **(self.settings | settings))
+        self.repository = Repository(self.world, store, config)
         await self.repository.start()
         self.repository_address = self.repository.address
         return self.repository
@@ -78,9 +81,10 @@ class Servers:
 
 
 @asynccontextmanager
-async def servers(folder: Path, nodes: int = 3) -> AsyncIterator[Servers]:
+async def servers(folder: Path, nodes: int = 3, **settings: Any) -> AsyncIterator[Servers]:
     folder.mkdir(exist_ok=True)
     made = Servers(folder)
+    made.settings = settings
     await made.start_repository()
     try:
         for number in range(1, nodes + 1):

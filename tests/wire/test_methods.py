@@ -47,6 +47,7 @@ def test_numbers_never_change() -> None:
         "DRAIN_NODE": 43,
         "CHECK_NODE": 44,
         "REMOVE_NODE": 45,
+        "LEASE": 48,
     }.items()
 
 

@@ -12,12 +12,14 @@ from typing import Protocol
 from varlog.base.errors import VarlogError, WrongCluster
 from varlog.base.ids import ReplicaId
 from varlog.node.replica import Replica
-from varlog.ports import World
-from varlog.transport.peer import Handlers, Peer, connect
+from varlog.ports import Timer, World
+from varlog.transport.peer import Handlers, Peer, Reply, connect
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 CALL_TIMEOUT_S = 2.0
+FIRST_LEASE_S = 3.0
+"""Until a repository says how long it is."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
@@ -39,8 +41,12 @@ class RepositoryLink:
         registered: Callable[[pb.RegisterReply], Awaitable[None]],
         report: MakeReport,
         tell: Callable[[str], None],
+        suspend: Callable[[str], None],
     ) -> None:
-        """`tell` gets a line for people when the repository cannot be reached, and one when it can be again."""
+        """`tell` gets a line for people when the repository cannot be reached, and one when it can be again.
+
+        `suspend` gets the reason when the lease has run out (W16), and an empty one when it is renewed.
+        """
         self._world = world
         self._addresses = addresses
         self._handlers = handlers
@@ -48,6 +54,9 @@ class RepositoryLink:
         self._registered = registered
         self._report = report
         self._tell = tell
+        self._suspend = suspend
+        self._lease_s = FIRST_LEASE_S
+        self._lapse: Timer | None = None
         self._peer: Peer | None = None
         self._sequence = 0
         self._changed: dict[ReplicaId, Replica] = {}
@@ -68,6 +77,14 @@ class RepositoryLink:
 
     async def run(self) -> None:
         """Until cancelled, or until the repository says that this node is none of its cluster."""
+        self._renew(self._lease_s, self._world.clock.now())
+        try:
+            await self._stay_connected()
+        finally:
+            if self._lapse is not None:
+                self._lapse.cancel()
+
+    async def _stay_connected(self) -> None:
         pause, turn = FIRST_PAUSE_S, 0
         while True:
             try:
@@ -89,10 +106,12 @@ class RepositoryLink:
         """Register at one repository and report to it until the connection ends."""
         peer = await connect(self._world, address, self._handlers, timeout=CALL_TIMEOUT_S)
         try:
+            asked = self._world.clock.now()
             reply = (await peer.call(Method.REGISTER, self._registration(), timeout=CALL_TIMEOUT_S)).message
             assert isinstance(reply, pb.RegisterReply)
             await self._registered(reply)
             self._heartbeat_s = reply.heartbeat_ms / 1000
+            self._renew(reply.lease_ms / 1000, asked)
             if self.trouble is not None:
                 self._tell(f"connected to the repository at {address}")
             self._peer, self.trouble = peer, None
@@ -101,11 +120,42 @@ class RepositoryLink:
             self._peer = None
             peer.close()
 
+    # ------------------------------------------------------------ the lease
+
+    def _ask_lease(self, peer: Peer) -> None:
+        """With every heartbeat. The answer counts from when the question left."""
+        sent = self._world.clock.now()
+        registration = self._registration()
+        request = pb.LeaseRequest(node_id=registration.node_id, boot=registration.boot)
+        answer = peer.start_call(Method.LEASE, request, timeout=self._lease_s)
+        answer.add_done_callback(lambda done: self._answered(done, sent))
+
+    def _answered(self, answer: "asyncio.Future[Reply]", sent: float) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self._renew(answer.result().message.lease_ms / 1000, sent)
+
+    def _renew(self, lease_s: float, since: float) -> None:
+        """The lease runs from `since` on. Out of it no append could be answered; it is refused at once (W16)."""
+        if self._lapse is not None:
+            self._lapse.cancel()
+        self._lease_s = lease_s
+        self._suspend("")
+        left = max(0.0, since + lease_s - self._world.clock.now())
+        self._lapse = self._world.clock.call_later(left, self._lapsed)
+
+    def _lapsed(self) -> None:
+        self._suspend(f"out of touch with the repository for {self._lease_s:g} s: it takes no appends")
+        if self._peer is not None:
+            self._peer.close()  # another repository may answer
+
+    # ------------------------------------------------------------ heartbeats
+
     async def _beat(self, peer: Peer) -> None:
         """Report everything at once, then on every beat, until the connection ends."""
         peer.on_close(lambda _: _finish(self._next_beat))
         while peer.closed_error is None:
             self._send(self._report())
+            self._ask_lease(peer)
             self._next_beat = asyncio.get_running_loop().create_future()
             timer = self._world.clock.call_later(self._heartbeat_s, _finish, self._next_beat)
             try:

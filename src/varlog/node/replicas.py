@@ -38,6 +38,8 @@ class Replicas:
         self._primaries: dict[ReplicaId, Primary] = {}
         self._failed: dict[ReplicaId, VarlogError] = {}
         """Replicas whose files could not be opened, and why."""
+        self._suspended = ""
+        """Why no primary takes appends; empty when they do."""
         self._changing = asyncio.Lock()
         """Creating and dropping are rare and must not overlap."""
 
@@ -72,7 +74,13 @@ class Replicas:
             raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
         if primary is None:
             raise NotFound(f"this node is not the primary of {replica.id}")
+        if self._suspended and replica.state is ReplicaState.OPEN:
+            raise Unavailable(f"the primary of {replica.id} is {self._suspended}")
         return primary
+
+    def suspend(self, why: str) -> None:
+        """Take no appends for this reason; with an empty one, take them again."""
+        self._suspended = why
 
     # ------------------------------------------------------------ opening and creating
 

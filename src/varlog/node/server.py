@@ -74,6 +74,7 @@ class StorageNode:
             registered=self._registered,
             report=self._report,
             tell=self._tell,
+            suspend=self._replicas.suspend,
         )
         self._scope.spawn(self._link.run(), name="repository link")
 

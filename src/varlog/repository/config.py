@@ -17,9 +17,13 @@ class RepositoryConfig:
     """After how much silence a node counts as not connected."""
     lost_ms: int = 1000
     """How long a node may be not connected before others take over from it."""
+    lease_ms: int = 3000
+    """A node that has had no connection to a repository for so long takes no appends, and says why."""
 
     def __post_init__(self) -> None:
         if not 10 <= self.heartbeat_ms < self.silent_ms:
             raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")
         if self.lost_ms < 10:
             raise InvalidArgument("lost_ms must be at least 10")
+        if self.lease_ms < 2 * self.heartbeat_ms:
+            raise InvalidArgument("lease_ms must be at least twice heartbeat_ms")

@@ -93,6 +93,12 @@ class NodeLinks:
         if link is not None:
             link.peer.close()
 
+    def check_registered(self, peer: Peer, node: NodeId) -> None:
+        """Raise `Unavailable` unless this is the node's connection."""
+        link = self._links.get(node)
+        if link is None or link.peer is not peer:
+            raise Unavailable(f"node {node} is not registered on this connection")
+
     def _lost(self, link: NodeLink) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]

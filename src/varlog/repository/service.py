@@ -88,6 +88,7 @@ class Service:
             Method.DRAIN_NODE: self._to_the_end(self._operations.drain_node),
             Method.CHECK_NODE: self._operations.check_node,
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
+            Method.LEASE: self.lease,
         }
 
     def _to_the_end(self, handler: Callable[[Request], Awaitable[None]]) -> Handler:
@@ -118,12 +119,18 @@ class Service:
                 cluster_id=self._catalog.cluster_id,
                 node_id=node.id,
                 heartbeat_ms=self._config.heartbeat_ms,
+                lease_ms=self._config.lease_ms,
                 directory=self._catalog.directory(),
             )
         )
 
     def report(self, request: Request) -> None:
         self._links.report(request.peer, request.message)
+
+    def lease(self, request: Request) -> None:
+        """A registered node may go on taking appends for a while (W16)."""
+        self._links.check_registered(request.peer, NodeId(request.message.node_id))
+        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
 
     # ------------------------------------------------------------ making and removing logs
 

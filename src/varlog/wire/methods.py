@@ -43,6 +43,7 @@ class Method(IntEnum):
     DRAIN_NODE = 43
     CHECK_NODE = 44
     REMOVE_NODE = 45
+    LEASE = 48
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -73,6 +74,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.DRAIN_NODE: (pb.DrainNodeRequest, pb.NodeInfo),
     Method.CHECK_NODE: (pb.CheckNodeRequest, pb.CheckNodeReply),
     Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
+    Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
 ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""

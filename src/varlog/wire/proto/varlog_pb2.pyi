@@ -390,16 +390,32 @@ class NodeDirectory(_message.Message):
     def __init__(self, version: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
-    __slots__ = ("cluster_id", "node_id", "heartbeat_ms", "directory")
+    __slots__ = ("cluster_id", "node_id", "heartbeat_ms", "directory", "lease_ms")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node_id: int
     heartbeat_ms: int
     directory: NodeDirectory
-    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., directory: _Optional[_Union[NodeDirectory, _Mapping]] = ...) -> None: ...
+    lease_ms: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., directory: _Optional[_Union[NodeDirectory, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class LeaseRequest(_message.Message):
+    __slots__ = ("node_id", "boot")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    boot: int
+    def __init__(self, node_id: _Optional[int] = ..., boot: _Optional[int] = ...) -> None: ...
+
+class LeaseReply(_message.Message):
+    __slots__ = ("lease_ms",)
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    lease_ms: int
+    def __init__(self, lease_ms: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn")

@@ -1,0 +1,55 @@
+"""A node out of touch with the repository takes no appends, and says why (W16)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.servers import TIMEOUT_S, append, batch, read_parts, run, servers
+
+from varlog.base.errors import Timeout, Unavailable
+from varlog.transport.peer import Peer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+async def refused(peer: Peer, log: pb.LogInfo) -> str:
+    """Why appends are refused, once they are; before that they wait for the repository."""
+    while True:
+        try:
+            await append(peer, log, batch(b"b", sequence=1), timeout=0.05)
+        except Unavailable as error:
+            return error.message
+        except Timeout:
+            await asyncio.sleep(0.02)
+
+
+def test_appends_are_refused_when_the_lease_has_run_out(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, heartbeat_ms=50, lease_ms=300) as cluster:
+            log = await cluster.create_log()
+            primary = log.chain[0].streams[0].members[0]
+            peer = await cluster.to_node(primary)
+            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            await cluster.stop_repository()
+            assert "out of touch with the repository" in await refused(peer, log)
+            assert (await read_parts(peer, log, slot=0))[0].body, "what is committed is read all the same"
+            await cluster.start_repository()
+            while True:
+                try:
+                    again = await append(peer, log, batch(b"b", sequence=1))
+                    break
+                except Unavailable:
+                    await asyncio.sleep(0.02)
+            assert again.message.glsn == 2
+
+    run(story())
+
+
+def test_a_lease_is_for_registered_nodes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            peer = await cluster.to_repository()
+            with pytest.raises(Unavailable, match="not registered on this connection"):
+                await peer.call(Method.LEASE, pb.LeaseRequest(node_id=1, boot=1), timeout=TIMEOUT_S)
+
+    run(story())
