@@ -4,12 +4,12 @@ A copy counts as left when its node is connected and has said that it has everyt
 end, or up to the last cut of one that is open. Nobody who is silent is trusted to have it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from varlog.base.errors import Conflict, Unavailable
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
-from varlog.core.placement import place_streams
+from varlog.core.placement import Candidate, place_streams
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates
@@ -44,6 +44,19 @@ def held_by(catalog: Catalog, node: NodeId) -> Iterator[Held]:
                     yield Held(log, segment, stream)
 
 
+def count_streams(catalog: Catalog) -> dict[NodeId, tuple[int, int]]:
+    """Of how many open and of how many ended streams each node is a member; those of none are left out."""
+    counts: dict[NodeId, tuple[int, int]] = {}
+    for log in catalog.logs.values():
+        for segment in log.chain:
+            for stream in segment.streams:
+                ended = stream.state == pb.STREAM_FINALIZED
+                for member in stream.members:
+                    open_count, ended_count = counts.get(NodeId(member), (0, 0))
+                    counts[NodeId(member)] = open_count + (not ended), ended_count + ended
+    return counts
+
+
 def ended_on_draining(catalog: Catalog) -> list[tuple[NodeId, Held]]:
     """Copies that have to be made elsewhere before nodes that drain are empty."""
     draining = [number for number, node in catalog.nodes.items() if node.draining]
@@ -63,11 +76,14 @@ class Checkup:
     def check(self, node: pb.NodeInfo) -> pb.CheckNodeReply:
         """What stopping it would mean."""
         number = NodeId(node.id)
+        others = candidates(self._catalog, self._links)
+        others.pop(number, None)
         reply = pb.CheckNodeReply(node=node, pause_ms=self._pause_ms)
         reasons: dict[int, str] = {}
         for held in held_by(self._catalog, number):
-            if not held.ended and held.log.id not in reasons:
-                reasons[held.log.id] = self._no_replacement(held.log, number)
+            replicas = held.segment.replicas
+            if not held.ended and replicas not in reasons:
+                reasons[replicas] = _no_replacement(replicas, others)
             row = self._links.row(number, held.replica())
             reply.streams.add(
                 log=held.log.name,
@@ -75,29 +91,16 @@ class Checkup:
                 stream=held.stream.id,
                 open=not held.ended,
                 primary=held.stream.members[0] == number,
-                stops=not held.ended and bool(reasons[held.log.id]),
-                copies_left=self._copies_left(held, number),
-                copies_wanted=held.segment.replicas,
+                stops=not held.ended and bool(reasons[replicas]),
+                copies_left=sum(
+                    self._is_complete(held, NodeId(each)) for each in held.stream.members if each in others
+                ),
+                copies_wanted=replicas,
                 empty=self._is_empty(held),
                 stored_bytes=row.stored_bytes if row is not None else 0,
             )
         reply.no_replacement = next((reason for reason in reasons.values() if reason), "")
         return reply
-
-    def _no_replacement(self, log: pb.LogInfo, without: NodeId) -> str:
-        """Why streams of a log that lose a node cannot be replaced; empty if they can."""
-        nodes = candidates(self._catalog, self._links)
-        nodes.pop(without, None)
-        try:
-            place_streams(1, log.chain[-1].replicas, nodes)
-        except Unavailable as error:
-            return error.message
-        return ""
-
-    def _copies_left(self, held: Held, without: NodeId) -> int:
-        connected = dict.fromkeys(self._links.connected())
-        others = [NodeId(node) for node in held.stream.members if node != without and node in connected]
-        return sum(self._is_complete(held, node) for node in others)
 
     def _is_complete(self, held: Held, node: NodeId) -> bool:
         row = self._links.row(node, held.replica())
@@ -131,6 +134,15 @@ class Checkup:
             why = f"nobody else who is connected has a whole copy of {_named(alone, 'ended stream')}"
         if why:
             raise Conflict(f"node {number} cannot be removed: {why}")
+
+
+def _no_replacement(replicas: int, others: Mapping[NodeId, Candidate]) -> str:
+    """Why a stream that loses a node cannot be replaced on the others; empty if it can."""
+    try:
+        place_streams(1, replicas, others)
+    except Unavailable as error:
+        return error.message
+    return ""
 
 
 def _named(streams: list[pb.StreamCheck], what: str) -> str:

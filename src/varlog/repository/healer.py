@@ -52,6 +52,8 @@ class Healer:
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
+        self._draining: dict[NodeId, None] = {}
+        """As of the last look."""
 
     def trouble(self, log: LogId) -> str:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
@@ -70,6 +72,7 @@ class Healer:
             await self._look_at_all()
 
     async def _look_at_all(self) -> None:
+        self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
         calm = True
         for number in list(self._catalog.logs):
             if self._hurt(number):
@@ -131,13 +134,13 @@ class Healer:
     def _leaving(self, number: LogId) -> list[StreamId]:
         """Open streams that have a member which drains."""
         log = self._catalog.logs.get(number)
-        if log is None:
+        if log is None or not self._draining:
             return []
-        return [StreamId(stream.id) for stream in _open(log) if any(map(self._drains, stream.members))]
-
-    def _drains(self, node: int) -> bool:
-        known = self._catalog.nodes.get(NodeId(node))
-        return known is not None and known.draining
+        return [
+            StreamId(stream.id)
+            for stream in _open(log)
+            if any(NodeId(node) in self._draining for node in stream.members)
+        ]
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

@@ -1,10 +1,11 @@
 """What operators ask of nodes: list them, drain one, check what hangs on it, remove it for good."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 
 from varlog.base.ids import NodeId
 from varlog.repository.catalog import Catalog
-from varlog.repository.checkup import Checkup, held_by
+from varlog.repository.checkup import Checkup, count_streams
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import has_no_room
 from varlog.repository.orderer import Orderer
@@ -27,29 +28,35 @@ class Operations:
 
     def nodes(self) -> list[pb.NodeInfo]:
         """All of them, with what is known of them just now."""
-        connected = self._links.connected()
-        return [self._served(node, number in connected) for number, node in self._catalog.nodes.items()]
+        return [self._served(node) for node in self._with_counts(self._catalog.nodes.values())]
 
-    def _served(self, node: pb.NodeInfo, connected: bool) -> pb.NodeInfo:
+    def _with_counts(self, nodes: Iterable[pb.NodeInfo]) -> Iterator[pb.NodeInfo]:
+        """Copies that say how much is on each; the streams are looked through once for all of them."""
+        counts = count_streams(self._catalog)
+        connected = dict.fromkeys(self._links.connected())
+        for node in nodes:
+            copy = pb.NodeInfo()
+            copy.CopyFrom(node)
+            copy.connected = NodeId(node.id) in connected
+            copy.open_streams, copy.ended_streams = counts.get(NodeId(node.id), (0, 0))
+            copy.replicas = copy.open_streams + copy.ended_streams
+            yield copy
+
+    def _served(self, node: pb.NodeInfo) -> pb.NodeInfo:
+        """With what the node itself has said."""
         number = NodeId(node.id)
-        copy = pb.NodeInfo()
-        copy.CopyFrom(node)
-        copy.connected = connected
-        copy.last_seen_us = self._links.last_seen_us.get(number, 0)
-        ended = [held.ended for held in held_by(self._catalog, number)]
-        copy.replicas = len(ended)
-        copy.ended_streams = sum(ended)
-        copy.open_streams = len(ended) - copy.ended_streams
+        node.last_seen_us = self._links.last_seen_us.get(number, 0)
         if volumes := self._links.volumes(number):
-            del copy.volumes[:]
-            copy.volumes.extend(volumes)
+            del node.volumes[:]
+            node.volumes.extend(volumes)
             if has_no_room(volumes):
-                copy.troubles.append("its volumes are full: it gets nothing new")
-        copy.troubles.extend(self._links.troubles(number))
-        return copy
+                node.troubles.append("its volumes are full: it gets nothing new")
+        node.troubles.extend(self._links.troubles(number))
+        return node
 
     def _served_now(self, number: int) -> pb.NodeInfo:
-        return self._served(self._catalog.node(number), NodeId(number) in self._links.connected())
+        (node,) = self._with_counts([self._catalog.node(number)])
+        return self._served(node)
 
     def list_nodes(self, request: Request) -> None:
         request.reply(pb.ListNodesReply(nodes=self.nodes()))
