@@ -133,6 +133,15 @@ class Cluster:
     def nodes(self, *, timeout: float | None = None) -> list[client.NodeDescription]:
         return self._run(self._cluster.nodes(timeout=timeout))
 
+    def drain_node(self, node: int, *, undo: bool = False, timeout: float | None = None) -> client.NodeDescription:
+        return self._run(self._cluster.drain_node(node, undo=undo, timeout=timeout))
+
+    def check_node(self, node: int, *, timeout: float | None = None) -> client.NodeCheck:
+        return self._run(self._cluster.check_node(node, timeout=timeout))
+
+    def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
+        self._run(self._cluster.remove_node(node, force=force, timeout=timeout))
+
     def status(self, *, timeout: float | None = None) -> client.ClusterStatus:
         return self._run(self._cluster.status(timeout=timeout))
 

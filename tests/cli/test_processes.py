@@ -183,7 +183,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         inside = Inside(cluster.url, tmp_path, capsys)
         data = str(cluster.folder / "node-1")
         assert inside.ok("log", "ls") == "no logs yet; `varlog log create NAME` makes one\n"
-        assert inside.ok("status").startswith("cluster ")
+        assert inside.ok("status").startswith("all is well\n\ncluster ")
         inside.ok("log", "create", "a", "--replicas", "2")
         assert inside.append("a", "one\n\ntwo\n", "--lines", "--key", "k")[0] == 0
         rows = [json.loads(line) for line in inside.ok("read", "a", "1..3", "-o", "json").splitlines()]

@@ -1,9 +1,11 @@
 """The `cut` ordering, told as small stories and held against a naive model."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from varlog.base.ids import Epoch, LogId, NodeId, Slot, StreamId
+from varlog.base.invariant import InvariantBroken
 from varlog.core.ordering.cut import Cut, LogOrder, ReportGate
 
 LOG, SEGMENT = LogId(1), Epoch(1)
@@ -217,3 +219,25 @@ def test_a_restored_order_goes_on_as_the_old_one_would(steps: list[tuple[int, in
         report(restored, node, stream, tail + 1)
     assert restored.next_cut() == order.next_cut()
     assert restored.missed(StreamId(1), Slot(0)) == order.missed(StreamId(1), Slot(0))
+
+
+def test_a_copy_that_is_given_up_holds_nothing_back() -> None:
+    order = make((1, 2, 3))
+    for node in (1, 2, 3):
+        report(order, node, 1, 4)
+    cut = make_cut(order)
+    order.finalize(StreamId(1))
+    for node in (1, 2):
+        report(order, node, 1, 4, bound=4)
+    assert order.bound_cuts(10) == []
+    order.drop_member(StreamId(1), NodeId(3))
+    assert order.bound_cuts(10) == [cut]
+    assert not report(order, 3, 1, 4, bound=4), "it is no member any more"
+
+
+def test_members_of_an_open_stream_stay() -> None:
+    order = make((1, 2))
+    with pytest.raises(InvariantBroken):
+        order.drop_member(StreamId(1), NodeId(2))
+    order.drop_member(StreamId(1), NodeId(3))
+    order.drop_member(StreamId(9), NodeId(1))

@@ -6,22 +6,49 @@ from hypothesis import strategies as st
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId
-from varlog.core.placement import place_streams
+from varlog.core.placement import Candidate, is_full, most_zones, place_streams, zones_of
+
+MIB = 1 << 20
+
+Nodes = dict[NodeId, Candidate]
+
+
+def nodes_with(*loads: int) -> Nodes:
+    return {NodeId(number): Candidate(replicas=load) for number, load in enumerate(loads, 1)}
+
+
+def in_zones(*zones: str) -> Nodes:
+    return {NodeId(number): Candidate(zone) for number, zone in enumerate(zones, 1)}
+
+
+candidates = st.builds(
+    Candidate,
+    zone=st.sampled_from(["", "a", "b", "c"]),
+    replicas=st.integers(0, 9),
+    primaries=st.integers(0, 3),
+    draining=st.booleans(),
+    full=st.booleans(),
+)
+clusters = st.lists(candidates, min_size=1, max_size=9).map(
+    lambda listed: {NodeId(number): node for number, node in enumerate(listed, 1)}
+)
+
+
+# ---------------------------------------------------------------- load
 
 
 def test_primaries_are_spread() -> None:
-    placed = place_streams(3, 3, {NodeId(1): 0, NodeId(2): 0, NodeId(3): 0})
+    placed = place_streams(3, 3, nodes_with(0, 0, 0))
     assert sorted(members[0] for members in placed) == [1, 2, 3]
 
 
+def test_a_new_primary_is_one_that_has_few_already() -> None:
+    nodes = {NodeId(1): Candidate(primaries=2), NodeId(2): Candidate(primaries=1), NodeId(3): Candidate(primaries=2)}
+    assert place_streams(1, 3, nodes)[0][0] == 2
+
+
 def test_the_least_loaded_nodes_are_taken() -> None:
-    load = {NodeId(1): 5, NodeId(2): 0, NodeId(3): 0, NodeId(4): 1}
-    assert sorted(place_streams(1, 2, load)[0]) == [2, 3]
-
-
-def test_too_few_nodes_is_said_clearly() -> None:
-    with pytest.raises(Unavailable, match="3 replicas need 3 connected storage nodes; 2 are connected"):
-        place_streams(1, 3, {NodeId(1): 0, NodeId(2): 0})
+    assert sorted(place_streams(1, 2, nodes_with(5, 0, 0, 1))[0]) == [2, 3]
 
 
 @given(st.integers(1, 8), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=4, max_size=7))
@@ -29,9 +56,107 @@ def test_no_stream_goes_to_a_node_that_is_busier_than_one_left_out(
     streams: int, replicas: int, loads: list[int]
 ) -> None:
     load = {NodeId(number): value for number, value in enumerate(loads, 1)}
-    for members in place_streams(streams, replicas, load):
+    for members in place_streams(streams, replicas, nodes_with(*loads)):
         assert len(set(members)) == replicas
         left_out = [load[node] for node in load if node not in members]
         assert all(load[node] <= least for node in members for least in left_out)
         for node in members:
             load[node] += 1
+
+
+@given(st.integers(1, 20), st.integers(1, 6))
+def test_where_every_node_has_every_stream_all_are_primary_equally_often(streams: int, nodes: int) -> None:
+    primaries = [members[0] for members in place_streams(streams, nodes, nodes_with(*[0] * nodes))]
+    counts = [primaries.count(NodeId(number)) for number in range(1, nodes + 1)]
+    assert max(counts) - min(counts) <= 1
+
+
+# ---------------------------------------------------------------- zones
+
+
+def test_zones_come_before_load() -> None:
+    nodes = {NodeId(1): Candidate("a", 0), NodeId(2): Candidate("a", 0), NodeId(3): Candidate("b", 9)}
+    assert 3 in place_streams(1, 2, nodes)[0]
+
+
+def test_with_fewer_zones_than_replicas_no_zone_has_two_more_than_another() -> None:
+    nodes = in_zones("a", "a", "a", "b", "b")
+    members = place_streams(1, 4, nodes)[0]
+    assert sorted(nodes[node].zone for node in members) == ["a", "a", "b", "b"]
+
+
+def test_one_zone_is_no_reason_to_refuse() -> None:
+    assert len(place_streams(1, 3, in_zones("a", "a", "a"))[0]) == 3
+
+
+@given(st.integers(1, 6), st.integers(1, 4), clusters)
+def test_every_stream_lies_in_as_many_zones_as_it_can(streams: int, replicas: int, nodes: Nodes) -> None:
+    zones = {number: node.zone for number, node in nodes.items()}
+    usable = [node.zone for node in nodes.values() if not node.draining and not node.full]
+    if len(usable) < replicas:
+        with pytest.raises(Unavailable):
+            place_streams(streams, replicas, nodes)
+        return
+    for members in place_streams(streams, replicas, nodes):
+        assert len(set(members)) == replicas
+        assert len(zones_of(members, zones)) == most_zones(replicas, usable)
+
+
+@given(st.integers(1, 6), st.integers(1, 4), clusters)
+def test_within_a_zone_the_idlest_are_taken(streams: int, replicas: int, nodes: Nodes) -> None:
+    fit = {number: node for number, node in nodes.items() if not node.draining and not node.full}
+    if len(fit) < replicas:
+        return
+    load = {number: node.replicas for number, node in fit.items()}
+    for members in place_streams(streams, replicas, nodes):
+        for node in members:
+            same_zone = [each for each in fit if fit[each].zone == fit[node].zone and each not in members]
+            assert all(load[node] <= load[other] for other in same_zone)
+        for node in members:
+            load[node] += 1
+
+
+@given(st.integers(1, 4), st.integers(1, 4), clusters)
+def test_it_depends_on_nothing_but_the_nodes(streams: int, replicas: int, nodes: Nodes) -> None:
+    turned = dict(reversed(nodes.items()))
+    try:
+        placed = place_streams(streams, replicas, nodes)
+    except Unavailable:
+        return
+    assert place_streams(streams, replicas, turned) == placed
+
+
+# ---------------------------------------------------------------- nodes that get nothing
+
+
+@given(st.integers(1, 6), st.integers(1, 4), clusters)
+def test_full_and_draining_nodes_get_nothing_new(streams: int, replicas: int, nodes: Nodes) -> None:
+    try:
+        placed = place_streams(streams, replicas, nodes)
+    except Unavailable:
+        return
+    used = {node for members in placed for node in members}
+    assert not any(nodes[node].draining or nodes[node].full for node in used)
+
+
+def test_too_few_nodes_is_said_clearly() -> None:
+    with pytest.raises(Unavailable, match=r"^3 replicas need 3 connected storage nodes; 2 are connected$"):
+        place_streams(1, 3, nodes_with(0, 0))
+    nodes = nodes_with(0, 0) | {NodeId(3): Candidate(draining=True), NodeId(4): Candidate(full=True)}
+    with pytest.raises(Unavailable, match=r"4 are connected, but node 3 drains, node 4 is full$"):
+        place_streams(1, 3, nodes)
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "full"),
+    [
+        (0, 1000 * MIB, True),
+        (9 * MIB, 1000 * MIB, True),
+        (10 * MIB, 1000 * MIB, False),
+        (64 * MIB, 1 << 40, False),
+        (63 * MIB, 1 << 40, True),
+        (0, 0, False),
+    ],
+)
+def test_when_a_volume_is_full(free: int, total: int, full: bool) -> None:
+    assert is_full(free, total) is full

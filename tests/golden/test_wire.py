@@ -109,6 +109,9 @@ QUESTIONS: dict[Method, Message] = {
     Method.SEAL_LOG: pb.SealLogRequest(log=7),
     Method.REMOVE_LOG: pb.RemoveLogRequest(name="orders"),
     Method.STATUS: pb.StatusRequest(),
+    Method.DRAIN_NODE: pb.DrainNodeRequest(node_id=3, undo=True),
+    Method.CHECK_NODE: pb.CheckNodeRequest(node_id=3),
+    Method.REMOVE_NODE: pb.RemoveNodeRequest(node_id=3, force=True),
     Method.LEASE: pb.LeaseRequest(node_id=1, boot=2),
 }
 ANSWERS: dict[Method, Message] = {
@@ -138,6 +141,27 @@ ANSWERS: dict[Method, Message] = {
     Method.SEAL_LOG: LOG,
     Method.REMOVE_LOG: pb.Empty(),
     Method.STATUS: pb.StatusReply(cluster_id="c", nodes=[NODE], logs=[pb.LogStatus(log=LOG, tail=22)], cuts=3),
+    Method.DRAIN_NODE: pb.NodeInfo(id=3, draining=True, open_streams=1, ended_streams=2),
+    Method.CHECK_NODE: pb.CheckNodeReply(
+        node=NODE,
+        streams=[
+            pb.StreamCheck(
+                log="orders",
+                segment=1,
+                stream=3,
+                open=True,
+                primary=True,
+                stops=True,
+                copies_left=1,
+                copies_wanted=2,
+                empty=True,
+                stored_bytes=9,
+            )
+        ],
+        no_replacement="too few",
+        pause_ms=1000,
+    ),
+    Method.REMOVE_NODE: pb.Empty(),
     Method.LEASE: pb.LeaseReply(lease_ms=3000),
 }
 

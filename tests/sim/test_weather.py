@@ -29,6 +29,7 @@ def test_all_climates_occur() -> None:
         present = sum(getattr(weather.faults, kind) > 0 for weather in weathers)
         assert 0 < present < 300, kind
     assert any(weather.network.loss > 0 for weather in weathers)
+    assert 0 < sum(weather.shape.drains for weather in weathers) < 150
     assert all(not weather.network.in_order or weather.network.loss == 0 for weather in weathers)
     assert all(weather.shape.replicas <= weather.shape.nodes for weather in weathers)
 

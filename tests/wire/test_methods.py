@@ -44,6 +44,9 @@ def test_numbers_never_change() -> None:
         "SEAL_LOG": 40,
         "REMOVE_LOG": 41,
         "STATUS": 42,
+        "DRAIN_NODE": 43,
+        "CHECK_NODE": 44,
+        "REMOVE_NODE": 45,
         "LEASE": 48,
     }.items()
 

@@ -55,13 +55,13 @@ async def appends_work(url: str, supervisor: Supervisor) -> str:
     """
     from varlog.client import connect
 
-    numbers = [child.number for child in supervisor.children if child.role == "node"]
+    nodes = [child for child in supervisor.children if child.role == "node"]
     silent: list[str] = []
     late = ""
     async with connect(url, timeout=READY_S) as cluster:
         for _ in range(int(READY_S / LOOK_EVERY_S)):
             status = await cluster.status()
-            silent, late = _silent(status, numbers), _late(status)
+            silent, late = _silent(status, nodes), _late(status)
             if not silent and not late:
                 return ""
             await asyncio.sleep(LOOK_EVERY_S)
@@ -70,9 +70,10 @@ async def appends_work(url: str, supervisor: Supervisor) -> str:
     return late
 
 
-def _silent(status: "ClusterStatus", numbers: Sequence[int]) -> list[str]:
-    connected = [node.id for node in status.nodes if node.connected]
-    return [str(number) for number in numbers if number not in connected]
+def _silent(status: "ClusterStatus", nodes: Sequence[Child]) -> list[str]:
+    """Those that have not joined; one that ended and is no part of the cluster was removed from it."""
+    connected = {node.id: node.connected for node in status.nodes}
+    return [str(node.number) for node in nodes if not connected.get(node.number, not node.alive)]
 
 
 def _late(status: "ClusterStatus") -> str:

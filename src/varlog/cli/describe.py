@@ -1,10 +1,12 @@
-"""Nodes, logs and replicas as rows: the same facts in every command that lists them."""
+"""Nodes, logs, streams and replicas as rows: the same facts in every command that lists them."""
 
 from collections.abc import Iterable
 from typing import Any
 
+from varlog.base.ids import NodeId
 from varlog.cli.output import Column, count, moment, size
-from varlog.client import LogStatus, NodeDescription, SegmentDescription
+from varlog.client import ClusterStatus, LogStatus, NodeDescription, SegmentDescription, StreamDescription, StreamStatus
+from varlog.core.placement import most_zones, zones_of
 
 GOOD = ("connected", "open")
 BAD = ("silent", "failed", "stalled")
@@ -25,7 +27,8 @@ NODE_COLUMNS = [
     Column("address"),
     Column("zone"),
     Column("state", style=state_style),
-    count("replicas"),
+    count("open_streams"),
+    count("ended_streams"),
     Column("free_bytes", "free", show=size, right=True),
     Column("total_bytes", "size", show=size, right=True),
     Column("last_seen", show=moment),
@@ -38,8 +41,12 @@ def node_row(node: NodeDescription) -> dict[str, Any]:
         "id": node.id,
         "address": node.address,
         "zone": node.zone,
-        "state": "connected" if node.connected else "silent",
+        "state": "silent" if not node.connected else "draining" if node.draining else "connected",
+        "connected": node.connected,
+        "draining": node.draining,
         "replicas": node.replicas,
+        "open_streams": node.open_streams,
+        "ended_streams": node.ended_streams,
         "free_bytes": sum(volume.free_bytes for volume in node.volumes),
         "total_bytes": sum(volume.total_bytes for volume in node.volumes),
         "volumes": [volume.path for volume in node.volumes],
@@ -64,12 +71,12 @@ LOG_COLUMNS = [
 
 def log_row(status: LogStatus) -> dict[str, Any]:
     log = status.log
-    troubles = [f"stream {stream.stream}: {stream.trouble}" for stream in status.streams if stream.trouble]
+    waiting = any(stream.trouble for stream in status.streams if is_open(status, stream))
     return {
         "name": log.name,
         "id": log.id,
         "ordering": log.ordering,
-        "state": "sealed" if log.sealed else "stalled" if troubles else "open",
+        "state": "sealed" if log.sealed else "stalled" if waiting else "open",
         "replicas": log.replicas,
         "streams": log.streams,
         "tail": status.tail,
@@ -77,8 +84,99 @@ def log_row(status: LogStatus) -> dict[str, Any]:
         "stored_bytes": sum(replica.stored_bytes for stream in status.streams for replica in stream.replicas),
         "kept_cuts": status.kept_cuts,
         "created": log.created,
-        "troubles": troubles,
+        "troubles": log_troubles(status),
     }
+
+
+def is_open(status: LogStatus, stream: StreamStatus) -> bool:
+    return described(status, stream).writable
+
+
+def described(status: LogStatus, stream: StreamStatus) -> StreamDescription:
+    """A stream as the log's chain has it."""
+    segment = next(each for each in status.log.chain if each.epoch == stream.segment)
+    return next(each for each in segment.streams if each.id == stream.stream)
+
+
+def log_troubles(status: LogStatus) -> list[str]:
+    """Streams that wait, and for whom; why they cannot be replaced; then those that have ended, like ones together."""
+    troubled = [stream for stream in status.streams if stream.trouble]
+    lines = [f"stream {stream.stream}: {stream.trouble}" for stream in troubled if is_open(status, stream)]
+    if status.trouble:
+        lines.append(status.trouble)
+    ended: dict[str, list[str]] = {}
+    for stream in troubled:
+        if not is_open(status, stream):
+            ended.setdefault(stream.trouble, []).append(str(stream.stream))
+    for trouble, names in ended.items():
+        lines.append(f"stream{'s' * (len(names) > 1)} {', '.join(names)}, ended: {trouble}")
+    return lines
+
+
+def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
+    """What a log that takes appends lacks of what is wanted, for people."""
+    log = status.log
+    if log.sealed:
+        return []
+    writable = [stream for stream in log.chain[-1].streams if stream.writable]
+    lines = []
+    if len(writable) < log.streams:
+        lines.append(f"{log.streams - len(writable)} of {log.streams} streams")
+    for stream in status.streams:
+        there = sum(replica.reported and replica.state != "failed" for replica in stream.replicas)
+        if there < log.replicas:
+            lines.append(f"{log.replicas - there} of {log.replicas} copies of stream {stream.stream}")
+    return lines + too_few_zones(status, cluster)
+
+
+def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:
+    """Open streams with copies that share a zone, where nodes carry labels; or only those that could do better."""
+    zones = {NodeId(node.id): node.zone for node in cluster.nodes}
+    usable = [node.zone for node in cluster.nodes if node.connected and not node.draining]
+    if not any(zones.values()) or status.log.sealed:
+        return []
+    lines = []
+    for stream in status.log.chain[-1].streams:
+        if stream.writable:
+            lies = len(zones_of([NodeId(node) for node in stream.members], zones))
+            could = max(lies, most_zones(len(stream.members), usable))
+            if lies < (could if avoidable else len(stream.members)):
+                better = f"; {could} are possible" if could > lies else ""
+                copies = f"{len(stream.members)} copies"
+                lines.append(f"stream {stream.id}: {copies} in {lies} zone{'s' * (lies > 1)}{better}")
+    return lines
+
+
+STREAM_COLUMNS = [
+    Column("segment", right=True),
+    Column("stream", right=True),
+    Column("state", style=state_style),
+    count("slots"),
+    Column("positions", right=True),
+    Column("members"),
+    Column("zones"),
+    Column("trouble", style=trouble_style),
+]
+
+
+def stream_rows(status: LogStatus, cluster: ClusterStatus) -> Iterable[dict[str, Any]]:
+    """A row for each stream, in the order they came; `positions` are those between which all its entries lie."""
+    zones = {NodeId(node.id): node.zone for node in cluster.nodes}
+    for stream in status.streams:
+        known = described(status, stream)
+        stop = known.stop if known.stop is not None else status.tail + 1
+        yield {
+            "segment": stream.segment,
+            "stream": stream.stream,
+            "state": "open" if known.writable else "ended",
+            "slots": stream.committed,
+            "start": known.start,
+            "stop": known.stop,
+            "positions": f"{known.start:,}..{stop - 1:,}" if stream.committed else "-",
+            "members": list(known.members),
+            "zones": [zone for zone in zones_of([NodeId(node) for node in known.members], zones) if zone],
+            "trouble": stream.trouble,
+        }
 
 
 SEGMENT_COLUMNS = [
@@ -88,7 +186,8 @@ SEGMENT_COLUMNS = [
     count("base", "from"),
     count("end"),
     count("replicas"),
-    Column("streams", right=True),
+    count("streams"),
+    count("open_streams"),
 ]
 
 
@@ -100,7 +199,8 @@ def segment_row(segment: SegmentDescription) -> dict[str, Any]:
         "base": segment.base,
         "end": segment.end,
         "replicas": segment.replicas,
-        "streams": [stream.id for stream in segment.streams],
+        "streams": len(segment.streams),
+        "open_streams": sum(stream.writable for stream in segment.streams),
     }
 
 

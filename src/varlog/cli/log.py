@@ -8,7 +8,7 @@ from varlog.cli.frame import Arguments, Commands, add_command, add_family, posit
 from varlog.cli.output import Column, Printer, moment, number, render_table, size, to_json
 
 if TYPE_CHECKING:
-    from varlog.client import Cluster, LogStatus
+    from varlog.client import Cluster, ClusterStatus
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -84,36 +84,45 @@ def remove_log(arguments: Arguments) -> None:
 def list_logs(arguments: Arguments) -> None:
     from varlog.cli.describe import LOG_COLUMNS, log_row
 
-    rows = [log_row(log) for log in _statuses(arguments)]
+    rows = [log_row(log) for log in _status(arguments).logs]
     Printer(arguments.output).table(LOG_COLUMNS, rows, empty="no logs yet; `varlog log create NAME` makes one")
 
 
 def show_log(arguments: Arguments) -> None:
-    from varlog.cli.describe import (
-        REPLICA_COLUMNS,
-        SEGMENT_COLUMNS,
-        log_row,
-        replica_rows,
-        segment_row,
-        state_style,
-        trouble_style,
-    )
+    from varlog.cli import describe
 
-    status = next((status for status in _statuses(arguments) if status.log.name == arguments.name), None)
+    cluster = _status(arguments)
+    status = next((status for status in cluster.logs if status.log.name == arguments.name), None)
     if status is None:
         raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
-    row = log_row(status)
-    segments = [segment_row(segment) for segment in status.log.chain]
-    replicas = list(replica_rows(status))
+    wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
+    row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
+    segments = [describe.segment_row(segment) for segment in status.log.chain]
+    streams = list(describe.stream_rows(status, cluster))
+    replicas = list(describe.replica_rows(status))
     printer = Printer(arguments.output)
     if printer.json:
-        print(to_json({**row, "segments": segments, "replica_states": replicas}))
+        print(to_json({**row, "segments": segments, "stream_states": streams, "replica_states": replicas}))
         return
-    facts = [
+    printer.record(row, _facts())
+    for title, columns, rows in (
+        ("Chain", describe.SEGMENT_COLUMNS, segments),
+        ("Streams", describe.STREAM_COLUMNS, streams),
+        ("Replicas", describe.REPLICA_COLUMNS, replicas),
+    ):
+        print("\n" + "\n".join([f"{title}:", *render_table(columns, rows, printer.stream)]))
+
+
+def _facts() -> list[Column]:
+    from varlog.cli.describe import state_style, trouble_style
+
+    return [
         Column("name"),
         Column("id"),
         Column("state", style=state_style),
         Column("ordering"),
+        Column("wanted"),
+        Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),
         Column("stored_bytes", "stored", show=size),
@@ -121,13 +130,7 @@ def show_log(arguments: Arguments) -> None:
         Column("created", show=moment),
         Column("troubles", style=trouble_style),
     ]
-    printer.record(row, facts)
-    for columns, rows in ((SEGMENT_COLUMNS, segments), (REPLICA_COLUMNS, replicas)):
-        print("\n" + "\n".join(render_table(columns, rows, printer.stream)))
 
 
-def _statuses(arguments: Arguments) -> "list[LogStatus]":
-    async def work(cluster: "Cluster") -> "list[LogStatus]":
-        return list((await cluster.status()).logs)
-
-    return with_cluster(arguments, work)
+def _status(arguments: Arguments) -> "ClusterStatus":
+    return with_cluster(arguments, lambda cluster: cluster.status())

@@ -1,8 +1,9 @@
-"""`varlog node`: start a storage node, list those of a cluster."""
+"""`varlog node`: start a storage node, list those of a cluster; what is done with one that runs is in `operate`."""
 
 import sys
 from typing import TYPE_CHECKING
 
+from varlog.cli import operate
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, split_addresses, with_cluster
 from varlog.cli.output import Printer
 
@@ -31,6 +32,7 @@ def register(commands: Commands, summary: str) -> None:
     start.add_argument("--config", metavar="FILE", help="a TOML file with a table [node]")
     start.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     add_command(family, "ls", list_nodes, "list the storage nodes of the cluster")
+    operate.register(family)
 
 
 def start_node(arguments: Arguments) -> None:

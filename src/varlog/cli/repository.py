@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url
-from varlog.cli.output import Column, Printer, count
+from varlog.cli.output import Column, Printer, count, moment
 
 if TYPE_CHECKING:
     from varlog.ports import ElectiveStore
@@ -90,6 +90,8 @@ def list_repositories(arguments: Arguments) -> int:
     columns = [
         Column("address"),
         Column("state", style=lambda state: "green" if state == "serving" else "red"),
+        Column("role"),
+        Column("started", "since", show=moment),
         Column("cluster"),
         count("nodes"),
         count("logs"),
@@ -118,6 +120,8 @@ async def _ask(address: str, url: str, timeout: float) -> dict[str, Any]:
     return {
         "address": address,
         "state": "serving",
+        "role": status.role,
+        "started": status.started,
         "cluster": status.cluster_id,
         "nodes": len(status.nodes),
         "logs": len(status.logs),

@@ -1,15 +1,18 @@
-"""`varlog status`: the whole cluster on one page, once or again and again."""
+"""`varlog status`: the whole cluster on one page, what is wrong first; once or again and again."""
 
 import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
 from varlog.cli.frame import Arguments, Commands, add_command, seconds, with_cluster
-from varlog.cli.output import Printer, render_table, styled, to_json
+from varlog.cli.output import Printer, moment, render_table, styled, to_json
 
 if TYPE_CHECKING:
     from varlog.client import Cluster, ClusterStatus
 
+WELL = "all is well"
+FULL = "full"
+"""A word that troubles of volumes without room have."""
 CLEAR = "\x1b[H\x1b[J"
 
 
@@ -38,9 +41,42 @@ def _page(status: "ClusterStatus") -> dict[str, Any]:
 
     nodes = [node_row(node) for node in sorted(status.nodes, key=lambda node: node.id)]
     logs = [log_row(log) for log in status.logs]
-    troubles = [f"node {node['id']}: {trouble}" for node in nodes for trouble in node["troubles"]]
-    troubles += [f"log {log['name']}: {trouble}" for log in logs for trouble in log["troubles"]]
-    return {"cluster": status.cluster_id, "cuts": status.cuts, "nodes": nodes, "logs": logs, "troubles": troubles}
+    return {
+        "cluster": status.cluster_id,
+        "cuts": status.cuts,
+        "nodes": nodes,
+        "logs": logs,
+        "troubles": _troubles(nodes, logs),
+        "notices": _notices(status, nodes),
+    }
+
+
+def _troubles(nodes: list[dict[str, Any]], logs: list[dict[str, Any]]) -> list[str]:
+    """What is wrong, the worst first: lost nodes, failed replicas, what logs suffer from, full volumes."""
+    of_nodes = [(node, trouble) for node in nodes for trouble in node["troubles"]]
+    lost = [f"node {node['id']}: {_lost(node, trouble)}" for node, trouble in of_nodes if not node["connected"]]
+    others = [f"node {node['id']}: {trouble}" for node, trouble in of_nodes if node["connected"]]
+    full = [line for line in others if FULL in line]
+    failed = [line for line in others if FULL not in line]
+    return lost + failed + [f"log {log['name']}: {trouble}" for log in logs for trouble in log["troubles"]] + full
+
+
+def _lost(node: dict[str, Any], trouble: str) -> str:
+    return f"{trouble}; last seen {moment(node['last_seen'])}" if node["last_seen"] else trouble
+
+
+def _notices(status: "ClusterStatus", nodes: list[dict[str, Any]]) -> list[str]:
+    """What is as somebody wanted it, or as well as it can be, and yet good to know."""
+    from varlog.cli.describe import too_few_zones
+
+    lines = []
+    for node in nodes:
+        if node["draining"]:
+            left = f"{node['open_streams']:,} open streams to move, {node['ended_streams']:,} ended ones on it"
+            lines.append(f"node {node['id']}: drains; {left}")
+    for log in status.logs:
+        lines += [f"log {log.log.name}: {line}" for line in too_few_zones(log, status, avoidable=True)]
+    return lines
 
 
 def _print(page: dict[str, Any], printer: Printer, *, again: bool) -> None:
@@ -56,14 +92,15 @@ def _print(page: dict[str, Any], printer: Printer, *, again: bool) -> None:
 def _lines(page: dict[str, Any], printer: Printer) -> list[str]:
     from varlog.cli.describe import LOG_COLUMNS, NODE_COLUMNS
 
-    connected = sum(node["state"] == "connected" for node in page["nodes"])
+    connected = sum(node["connected"] for node in page["nodes"])
     nodes = f"{connected} of {len(page['nodes'])} nodes connected"
     cuts = f"{page['cuts']:,} cuts since the repository started"
-    lines = [f"cluster {page['cluster']}: {nodes}, {len(page['logs'])} logs, {cuts}"]
+    lines = [styled(f"! {trouble}", "red", printer.stream) for trouble in page["troubles"]]
+    lines = lines or [styled(WELL, "green", printer.stream)]
+    lines += [styled(f"- {notice}", "yellow", printer.stream) for notice in page["notices"]]
+    lines += ["", f"cluster {page['cluster']}: {nodes}, {len(page['logs'])} logs, {cuts}"]
     for columns, rows in ((NODE_COLUMNS, page["nodes"]), (LOG_COLUMNS, page["logs"])):
         if rows:
             shown = [column for column in columns if column.key != "troubles"]
             lines += ["", *render_table(shown, rows, printer.stream)]
-    if page["troubles"]:
-        lines += ["", *(styled(f"! {trouble}", "red", printer.stream) for trouble in page["troubles"])]
     return lines

@@ -14,7 +14,9 @@ from varlog.client.context import LogContext
 from varlog.client.describe import (
     ClusterStatus,
     LogDescription,
+    NodeCheck,
     NodeDescription,
+    describe_check,
     describe_log,
     describe_node,
     describe_status,
@@ -144,6 +146,38 @@ class Cluster:
         """All storage nodes."""
         answer = await self._ask(Method.LIST_NODES, pb.ListNodesRequest(), timeout)
         return [describe_node(info) for info in cast(pb.ListNodesReply, answer).nodes]
+
+    async def drain_node(self, node: int, *, undo: bool = False, timeout: float | None = None) -> NodeDescription:
+        """Have everything open move off a node, and nothing new come; `undo` takes that back.
+
+        Returns when this is recorded. `check_node` tells how far it is; appends go on meanwhile.
+        """
+        request = pb.DrainNodeRequest(node_id=_small(node, "a node id"), undo=undo)
+        answer = await self._opened().repositories.call(
+            Method.DRAIN_NODE, request, timeout=self._seconds(timeout), changes=True
+        )
+        return describe_node(cast(pb.NodeInfo, answer))
+
+    async def check_node(self, node: int, *, timeout: float | None = None) -> NodeCheck:
+        """What would become of its streams if a node were stopped now."""
+        answer = await self._ask(Method.CHECK_NODE, pb.CheckNodeRequest(node_id=_small(node, "a node id")), timeout)
+        return describe_check(cast(pb.CheckNodeReply, answer))
+
+    async def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
+        """Remove a node for good; `Conflict` says why it has to stay.
+
+        One that is lost for good may be removed by `force` though it held copies of streams that have ended,
+        as long as others have them too.
+        """
+        doubt = Doubt()
+        request = pb.RemoveNodeRequest(node_id=_small(node, "a node id"), force=force)
+        try:
+            await self._opened().repositories.call(
+                Method.REMOVE_NODE, request, timeout=self._seconds(timeout), changes=True, doubt=doubt
+            )
+        except NotFound:
+            if not doubt.repeated:
+                raise
 
     async def status(self, *, timeout: float | None = None) -> ClusterStatus:
         """Nodes, logs, streams and replicas at once."""

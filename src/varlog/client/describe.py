@@ -24,6 +24,10 @@ class StreamDescription:
     members: tuple[int, ...]
     writable: bool
     end_slot: int | None
+    start: int
+    """All its entries are at this position or later,"""
+    stop: int | None
+    """and before this one; None while it has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,12 @@ class NodeDescription:
     troubles: tuple[str, ...]
     volumes: tuple[VolumeDescription, ...]
     boot: int
+    draining: bool
+    """It gets nothing new, and what is open on it moves away."""
+    open_streams: int
+    """Of so many it is a member,"""
+    ended_streams: int
+    """and of so many that have ended it holds a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,8 @@ class LogStatus:
     tail: int
     kept_cuts: int
     streams: tuple[StreamStatus, ...]
+    trouble: str
+    """Why streams cannot be replaced, or cannot leave a node that drains; empty if they can or need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +132,59 @@ class ClusterStatus:
     nodes: tuple[NodeDescription, ...]
     logs: tuple[LogStatus, ...]
     cuts: int
+    """Made since the repository started that answered."""
+    role: str
+    """Of that repository."""
+    started: datetime | None
+    """When it was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCheck:
+    """What becomes of one stream when a node that is a member of it is stopped."""
+
+    log: str
+    segment: int
+    stream: int
+    open: bool
+    primary: bool
+    """The node is its primary."""
+    stops: bool
+    """It takes no more appends until the node is back: there are too few others for a stream in its place."""
+    copies_left: int
+    """Whole ones on other nodes that are connected."""
+    copies_wanted: int
+    empty: bool
+    """It holds nothing that could be read."""
+    stored_bytes: int
+
+    @property
+    def unreadable(self) -> bool:
+        """Some of its entries could be read nowhere."""
+        return not self.copies_left and not self.empty
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCheck:
+    """Whether a node can be stopped, stream by stream."""
+
+    node: NodeDescription
+    streams: tuple[StreamCheck, ...]
+    """All it is a member of."""
+    reason: str
+    """Why there is no replacement, if a stream stops."""
+    pause: float
+    """Seconds that appends to its open streams wait until others take over."""
+
+    @property
+    def stoppable(self) -> bool:
+        """All streams go on, at most after the pause, and everything stays readable."""
+        return not any(stream.stops or stream.unreadable for stream in self.streams)
+
+    @property
+    def drained(self) -> bool:
+        """It is a member of no open stream."""
+        return not any(stream.open for stream in self.streams)
 
 
 def describe_log(info: pb.LogInfo) -> LogDescription:
@@ -157,6 +222,8 @@ def _stream(segment: pb.SegmentInfo, info: pb.StreamInfo) -> StreamDescription:
         members=tuple(info.members),
         writable=not finalized and segment.state == pb.SEGMENT_OPEN,
         end_slot=info.end_slot if finalized else None,
+        start=info.from_glsn or segment.base,
+        stop=info.until_glsn or segment.end or None,
     )
 
 
@@ -171,6 +238,9 @@ def describe_node(info: pb.NodeInfo) -> NodeDescription:
         troubles=tuple(info.troubles),
         volumes=tuple(VolumeDescription(each.path, each.free_bytes, each.total_bytes) for each in info.volumes),
         boot=info.boot,
+        draining=info.draining,
+        open_streams=info.open_streams,
+        ended_streams=info.ended_streams,
     )
 
 
@@ -180,6 +250,32 @@ def describe_status(reply: pb.StatusReply) -> ClusterStatus:
         nodes=tuple(map(describe_node, reply.nodes)),
         logs=tuple(map(_log_status, reply.logs)),
         cuts=reply.cuts,
+        role=reply.role,
+        started=time_of(reply.started_us) if reply.started_us else None,
+    )
+
+
+def describe_check(reply: pb.CheckNodeReply) -> NodeCheck:
+    return NodeCheck(
+        node=describe_node(reply.node),
+        streams=tuple(map(_stream_check, reply.streams)),
+        reason=reply.no_replacement,
+        pause=reply.pause_ms / 1000,
+    )
+
+
+def _stream_check(check: pb.StreamCheck) -> StreamCheck:
+    return StreamCheck(
+        log=check.log,
+        segment=check.segment,
+        stream=check.stream,
+        open=check.open,
+        primary=check.primary,
+        stops=check.stops,
+        copies_left=check.copies_left,
+        copies_wanted=check.copies_wanted,
+        empty=check.empty,
+        stored_bytes=check.stored_bytes,
     )
 
 
@@ -189,6 +285,7 @@ def _log_status(status: pb.LogStatus) -> LogStatus:
         tail=status.tail,
         kept_cuts=status.kept_cuts,
         streams=tuple(map(_stream_status, status.streams)),
+        trouble=status.trouble,
     )
 
 

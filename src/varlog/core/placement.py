@@ -1,27 +1,90 @@
-"""Where replicas go. Pure: the same nodes and loads give the same members."""
+"""Where replicas go. Pure: the same nodes give the same members.
 
-from collections.abc import Mapping, Sequence
+    zones      as many different ones as there are, for every stream; never refused for lack of them
+    nodes      within that, the one with the fewest replicas
+    primary    of the members, the one that is primary least often
+
+Nodes without a label share one zone, so that where nobody has one only the load counts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId
 
+FULL_SHARE = 100
+"""A volume with less than this part of it free is full,"""
+FULL_BYTES = 64 << 20
+"""unless so much is free, which is enough on any."""
 
-def place_streams(streams: int, replicas: int, load: Mapping[NodeId, int]) -> list[tuple[NodeId, ...]]:
-    """Members of each new stream, the primary first.
 
-    `load` is how many replicas each usable node has. Every stream takes the least loaded nodes, and
-    among those the primary is the one that is primary least often so far, so work is spread as well.
-    """
-    if len(load) < replicas:
-        raise Unavailable(f"{replicas} replicas need {replicas} connected storage nodes; {len(load)} are connected")
-    counts = dict(load)
-    primaries = dict.fromkeys(load, 0)
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A connected node, as placement sees it."""
+
+    zone: str = ""
+    replicas: int = 0
+    """How many it has."""
+    primaries: int = 0
+    """Of how many open streams it is the primary."""
+    draining: bool = False
+    full: bool = False
+
+    @property
+    def unfit(self) -> str:
+        """Why it gets nothing new; empty if it may."""
+        return "drains" if self.draining else "is full" if self.full else ""
+
+
+def is_full(free_bytes: int, total_bytes: int) -> bool:
+    """Whether a volume has no room for new replicas. One that tells no size has."""
+    return free_bytes < min(total_bytes // FULL_SHARE, FULL_BYTES)
+
+
+def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]) -> list[tuple[NodeId, ...]]:
+    """Members of each new stream, the primary first."""
+    fit = {number: node for number, node in nodes.items() if not node.unfit}
+    if len(fit) < replicas:
+        raise Unavailable(_too_few(replicas, nodes))
+    counts = {number: node.replicas for number, node in fit.items()}
+    primaries = {number: node.primaries for number, node in fit.items()}
     placed: list[tuple[NodeId, ...]] = []
     for _ in range(streams):
-        chosen: Sequence[NodeId] = sorted(counts, key=lambda node: (counts[node], primaries[node], node))[:replicas]
+        chosen = _choose(replicas, fit, counts, primaries)
         members = sorted(chosen, key=lambda node: (primaries[node], counts[node], node))
         primaries[members[0]] += 1
         for node in members:
             counts[node] += 1
         placed.append(tuple(members))
     return placed
+
+
+def _choose(
+    replicas: int, fit: Mapping[NodeId, Candidate], counts: Mapping[NodeId, int], primaries: Mapping[NodeId, int]
+) -> list[NodeId]:
+    """One after the other from the zone that has the fewest of them so far."""
+    chosen: list[NodeId] = []
+    taken = dict.fromkeys((node.zone for node in fit.values()), 0)
+    for _ in range(replicas):
+        left = (node for node in fit if node not in chosen)
+        best = min(left, key=lambda node: (taken[fit[node].zone], counts[node], primaries[node], node))
+        taken[fit[best].zone] += 1
+        chosen.append(best)
+    return chosen
+
+
+def _too_few(replicas: int, nodes: Mapping[NodeId, Candidate]) -> str:
+    unfit = [f"node {number} {node.unfit}" for number, node in sorted(nodes.items()) if node.unfit]
+    but = f", but {', '.join(unfit)}" if unfit else ""
+    return f"{replicas} replicas need {replicas} connected storage nodes; {len(nodes)} are connected{but}"
+
+
+def zones_of(members: Sequence[NodeId], zones: Mapping[NodeId, str]) -> list[str]:
+    """The different zones that a stream lies in, sorted; those without a label count as one."""
+    return sorted({zones.get(node, "") for node in members})
+
+
+def most_zones(replicas: int, zones: Iterable[str]) -> int:
+    """In how many zones a stream could lie, given the zones of all nodes that could have it."""
+    return min(replicas, len(set(zones)))

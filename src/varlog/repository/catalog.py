@@ -25,6 +25,8 @@ class Catalog:
         self.cluster_id = ""
         self.directory_version = 0
         self.nodes: dict[NodeId, pb.NodeInfo] = {}
+        self.removed: dict[NodeId, str] = {}
+        """Nodes that are none any more, with their incarnations."""
         self.logs: dict[LogId, pb.LogInfo] = {}
         self.gone: dict[LogId, list[NodeId]] = {}
         """Removed or never finished logs, with the nodes that may still hold replicas of them."""
@@ -42,6 +44,8 @@ class Catalog:
         for _, record in await self._store.scan(keys.NODES):
             node = pb.NodeInfo.FromString(record.value)
             self.nodes[NodeId(node.id)] = node
+        for key, record in await self._store.scan(keys.REMOVED):
+            self.removed[NodeId(int(key.removeprefix(keys.REMOVED)))] = record.value.decode()
         for _, record in await self._store.scan(keys.LOGS):
             self._show(pb.LogInfo.FromString(record.value))
         for key, record in await self._store.scan(keys.GONE):
@@ -60,6 +64,13 @@ class Catalog:
         found = self.logs.get(LogId(number))
         if found is None:
             raise NotFound(f"there is no log with id {number}; it may have been removed")
+        return found
+
+    def node(self, number: int) -> pb.NodeInfo:
+        found = self.nodes.get(NodeId(number))
+        if found is None:
+            was = "was removed" if number in self.removed else "does not exist"
+            raise NotFound(f"node {number} {was}; `varlog node ls` lists those there are")
         return found
 
     def served(self, log: pb.LogInfo) -> pb.LogInfo:
@@ -85,6 +96,15 @@ class Catalog:
                     counts[node] += 1
         return counts
 
+    def primaries_of(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
+        """Of how many open streams each of the given nodes is the primary."""
+        counts = dict.fromkeys(nodes, 0)
+        for log in self.logs.values():
+            for stream in log.chain[-1].streams:
+                if stream.state != pb.STREAM_FINALIZED and NodeId(stream.members[0]) in counts:
+                    counts[NodeId(stream.members[0])] += 1
+        return counts
+
     def changed(self) -> "asyncio.Future[None]":
         """Done at the next change of anything."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -104,6 +124,7 @@ class Catalog:
                 zone=request.zone,
                 volumes=request.volumes,
                 boot=request.boot,
+                draining=known is not None and known.draining,
             )
             moved = known is None or known.address != node.address
             transaction = Transaction(put={keys.node(NodeId(node.id)): node.SerializeToString()})
@@ -127,6 +148,17 @@ class Catalog:
         for node in self.nodes.values():
             if node.incarnation == request.incarnation:
                 return node
+        for number, incarnation in self.removed.items():
+            if incarnation == request.incarnation:
+                raise WrongCluster(
+                    f"node {number} was removed from this cluster for good; "
+                    "this machine may join as a new node: start it with an empty folder and without an id"
+                )
+        if request.node_id in self.removed:
+            raise WrongCluster(
+                f"the id {request.node_id} was that of a node which was removed, and is not given out again: "
+                "start it without an id"
+            )
         if request.node_id in self.nodes:
             raise WrongCluster(
                 f"node {request.node_id} is known with other data than this folder's; a node that lost its data "
@@ -135,6 +167,38 @@ class Catalog:
         if request.cluster_id:
             raise WrongCluster(f"this cluster does not know node {request.node_id}, though its folder says so")
         return None
+
+    async def drain_node(self, number: NodeId, draining: bool) -> pb.NodeInfo:
+        """From now on it gets nothing new, or it does again."""
+        async with self._changing:
+            node = pb.NodeInfo()
+            node.CopyFrom(self.node(number))
+            if node.draining != draining:
+                node.draining = draining
+                await self._commit(Transaction(put={keys.node(number): node.SerializeToString()}))
+                self.nodes[number] = node
+            return node
+
+    async def remove_node(self, number: NodeId) -> list[pb.LogInfo]:
+        """A node is none any more, and no member of a stream that has ended; the logs that changed with that."""
+        async with self._changing:
+            incarnation = self.node(number).incarnation
+            logs = [left for log in self.logs.values() if (left := _without(log, number)) is not None]
+            gone = {log: [each for each in nodes if each != number] for log, nodes in self.gone.items()}
+            put = {keys.log(LogId(log.id)): log.SerializeToString() for log in logs}
+            put |= {keys.gone(log): _join(nodes) for log, nodes in gone.items() if nodes}
+            put[keys.removed(number)] = incarnation.encode()
+            put[keys.DIRECTORY] = str(self.directory_version + 1).encode()
+            delete = [keys.node(number), *(keys.gone(log) for log, nodes in gone.items() if not nodes)]
+            await self._commit(Transaction(put=put, delete=delete))
+            del self.nodes[number]
+            self.removed[number] = incarnation
+            self.gone = {log: nodes for log, nodes in gone.items() if nodes}
+            self.directory_version += 1
+            for log in logs:
+                self._show(log)
+            self._tell()
+            return logs
 
     # ------------------------------------------------------------ logs
 
@@ -242,6 +306,20 @@ class Catalog:
 def members_of(log: pb.LogInfo) -> list[NodeId]:
     """The nodes of all replicas of a log, one for each replica."""
     return [NodeId(node) for segment in log.chain for stream in segment.streams for node in stream.members]
+
+
+def _without(log: pb.LogInfo, node: NodeId) -> pb.LogInfo | None:
+    """A log's record with a node taken out of the streams that have ended; None if it is in none of them."""
+    copy = pb.LogInfo()
+    copy.CopyFrom(log)
+    for segment in copy.chain:
+        for stream in segment.streams:
+            if stream.state == pb.STREAM_FINALIZED and node in stream.members:
+                stream.members.remove(node)
+    if copy == log:
+        return None
+    copy.version += 1
+    return copy
 
 
 def _join(nodes: Iterable[NodeId]) -> bytes:

@@ -6,6 +6,9 @@
         3. one change of the log's record: these are finalized with these ends, those are new
         4. members that are left seal and finish; who waits for an append there learns what became of it
 
+Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt,
+and go one log at a time.
+
 Streams that are not hurt never stop. Nothing is ended before its replacement is open on every member: with
 too few nodes left a stream waits for its own to come back, which is all that can be done.
 """
@@ -19,7 +22,7 @@ from varlog.core.placement import place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
-from varlog.repository.opening import open_replicas
+from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -46,8 +49,11 @@ class Healer:
         self._lost_s = lost_s
         self._missing: dict[NodeId, float] = {}
         """Since when a node is missed."""
-        self._not_before: dict[LogId, float] = {}
+        self._not_before: dict[tuple[LogId, bool], float] = {}
+        """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
+        self._draining: dict[NodeId, None] = {}
+        """As of the last look."""
 
     def trouble(self, log: LogId) -> str:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
@@ -63,9 +69,20 @@ class Healer:
                 self._missing.clear()
             last = now
             self._notice_missing(now)
-            for number in list(self._catalog.logs):
-                if self._not_before.get(number, 0.0) <= now:
-                    await self._look_at(number)
+            await self._look_at_all()
+
+    async def _look_at_all(self) -> None:
+        self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
+        calm = True
+        for number in list(self._catalog.logs):
+            if self._hurt(number):
+                calm = False
+                await self._look_at(number, urgent=True)
+            elif not self._leaving(number):
+                self._troubles.pop(number, None)
+        for number in list(self._catalog.logs) if calm else ():
+            if self._leaving(number) and await self._look_at(number, urgent=False):
+                return
 
     def _notice_missing(self, now: float) -> None:
         connected = dict.fromkeys(self._links.connected())
@@ -76,38 +93,53 @@ class Healer:
                 self._missing.setdefault(node, now)
 
     def _is_lost(self, node: NodeId) -> bool:
+        if node not in self._catalog.nodes:
+            return True  # it was removed while a stream was being placed on it
         since = self._missing.get(node)
         return since is not None and self._clock.now() - since >= self._lost_s
 
     # ------------------------------------------------------------ one log
 
-    async def _look_at(self, number: LogId) -> None:
-        if not self._hurt(number):
-            self._troubles.pop(number, None)
-            return
+    async def _look_at(self, number: LogId, *, urgent: bool) -> bool:
+        """Replace what is hurt or, if not urgent, what is to leave a node; whether it was done."""
+        if self._not_before.get((number, urgent), 0.0) > self._clock.now():
+            return False
         try:
             async with self._changing:
-                if self._hurt(number):  # it may have been sealed or removed while we waited
-                    await self._heal(number)
+                ending = self._hurt(number) if urgent else self._leaving(number)
+                if ending:  # it may have been sealed or removed while we waited
+                    await self._replace_all(number, ending)
         except (Conflict, NoSpace):
-            self._put_off(number, "the metadata store does not take the change")
+            self._put_off(number, urgent, "the metadata store does not take the change")
+            return False
         except VarlogError as error:
-            self._put_off(number, error.message)
+            self._put_off(number, urgent, error.message)
+            return False
+        self._not_before.pop((number, urgent), None)
+        return True
 
-    def _put_off(self, number: LogId, why: str) -> None:
-        self._troubles[number] = f"streams that are hurt cannot be replaced: {why}"
-        self._not_before[number] = self._clock.now() + PAUSE_S
+    def _put_off(self, number: LogId, urgent: bool, why: str) -> None:
+        what = "streams that are hurt cannot be replaced" if urgent else "streams cannot leave a node that drains"
+        self._troubles[number] = f"{what}: {why}"
+        self._not_before[number, urgent] = self._clock.now() + PAUSE_S
 
     def _hurt(self, number: LogId) -> list[StreamId]:
         """Open streams that can take no more appends as they are."""
         log = self._catalog.logs.get(number)
-        if log is None or log.sealed or log.removing or log.ordering != "cut":
+        if log is None:
             return []
         segment = log.chain[-1]
+        return [StreamId(stream.id) for stream in _open(log) if self._is_hurt(number, segment, stream)]
+
+    def _leaving(self, number: LogId) -> list[StreamId]:
+        """Open streams that have a member which drains."""
+        log = self._catalog.logs.get(number)
+        if log is None or not self._draining:
+            return []
         return [
             StreamId(stream.id)
-            for stream in segment.streams
-            if stream.state != pb.STREAM_FINALIZED and self._is_hurt(number, segment, stream)
+            for stream in _open(log)
+            if any(NodeId(node) in self._draining for node in stream.members)
         ]
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
@@ -121,58 +153,60 @@ class Healer:
         row = self._links.row(node, replica)
         return row is not None and row.state == pb.REPLICA_FAILED
 
-    async def _heal(self, number: LogId) -> None:
-        hurt = self._hurt(number)
+    async def _replace_all(self, number: LogId, ending: list[StreamId]) -> None:
         log = self._catalog.log(number)
-        count = self._wanted(log, hurt)
+        count = self._wanted(log, ending)
+        placed = place_streams(count, log.chain[-1].replicas, candidates(self._catalog, self._links))
         first = await self._catalog.reserve_streams(number, count)
         opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
         self._links.opening.update(opening)
         try:
-            fresh = await self._open_fresh(log, first, count)
-            await self._replace(number, hurt, fresh)
+            fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
+            await open_replicas(self._links, log, log.chain[-1], fresh)
+            await self._replace(number, ending, fresh)
         finally:
             for key in opening:
                 del self._links.opening[key]
         self._links.mend_all(number)
 
-    async def _replace(self, number: LogId, hurt: list[StreamId], fresh: list[pb.StreamInfo]) -> None:
-        """From here on the hurt streams have an end, and the fresh ones are part of the log."""
+    async def _replace(self, number: LogId, ending: list[StreamId], fresh: list[pb.StreamInfo]) -> None:
+        """From here on the old streams have an end, and the fresh ones are part of the log."""
+        order = self._orderer.order(number)
+        for new in fresh:
+            new.from_glsn = order.high_watermark + 1
         ends: dict[StreamId, Slot] = {}
         try:
-            for stream in hurt:
+            for stream in ending:
                 ends[stream] = await self._orderer.finalize(number, stream)
-            changed = await self._catalog.change_log(number, lambda copy: _put_in(copy, ends, fresh))
+            until = order.high_watermark + 1
+            changed = await self._catalog.change_log(number, lambda copy: _put_in(copy, ends, until, fresh))
         except (Conflict, NoSpace):
             # After any other error the store may have the change: then they must not go on.
-            for stream in hurt:
+            for stream in ending:
                 self._orderer.resume(number, stream)
             raise
         self._orderer.extend(changed)
 
-    def _wanted(self, log: pb.LogInfo, hurt: Iterable[StreamId]) -> int:
+    def _wanted(self, log: pb.LogInfo, ending: Iterable[StreamId]) -> int:
         """How many new streams make the log whole again."""
-        ended = dict.fromkeys(hurt)
-        open_streams = [
-            stream
-            for stream in log.chain[-1].streams
-            if stream.state != pb.STREAM_FINALIZED and StreamId(stream.id) not in ended
-        ]
-        return max(0, log.streams - len(open_streams))
-
-    async def _open_fresh(self, log: pb.LogInfo, first: int, count: int) -> list[pb.StreamInfo]:
-        """New streams on healthy nodes, open on every member, and not yet part of the log."""
-        placed = place_streams(count, log.chain[-1].replicas, self._catalog.load_of(self._links.connected()))
-        fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
-        await open_replicas(self._links, log, log.chain[-1], fresh)
-        return fresh
+        ended = dict.fromkeys(ending)
+        staying = [stream for stream in _open(log) if StreamId(stream.id) not in ended]
+        return max(0, log.streams - len(staying))
 
 
-def _put_in(log: pb.LogInfo, ends: dict[StreamId, Slot], fresh: list[pb.StreamInfo]) -> None:
+def _open(log: pb.LogInfo) -> list[pb.StreamInfo]:
+    """Streams that can be replaced."""
+    if log.sealed or log.removing or log.ordering != "cut":
+        return []
+    return [stream for stream in log.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
+
+
+def _put_in(log: pb.LogInfo, ends: dict[StreamId, Slot], until: int, fresh: list[pb.StreamInfo]) -> None:
     segment = log.chain[-1]
     for stream in segment.streams:
         end = ends.get(StreamId(stream.id))
         if end is not None:
             stream.state = pb.STREAM_FINALIZED
             stream.end_slot = end
+            stream.until_glsn = until
     segment.streams.extend(fresh)

@@ -9,6 +9,7 @@ DIRECTORY = "directory"
 NEXT_NODE = "next/node"
 NEXT_LOG = "next/log"
 NODES = "node/"
+REMOVED = "removed/"
 NAMES = "name/"
 LOGS = "log/"
 GONE = "gone/"
@@ -18,6 +19,11 @@ CUTS = "cut/"
 def node(number: NodeId) -> str:
     """A `NodeInfo`."""
     return f"{NODES}{number:010}"
+
+
+def removed(number: NodeId) -> str:
+    """The incarnation of a node that was removed for good."""
+    return f"{REMOVED}{number:010}"
 
 
 def name(log_name: str) -> str:

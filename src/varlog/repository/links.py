@@ -85,6 +85,14 @@ class NodeLinks:
             peer.on_close(lambda _: self._lost(link))
         self.last_seen_us[node] = self._clock.wall_us()
 
+    def forget(self, node: NodeId) -> None:
+        """It was removed: its connection ends, and it is told why when it asks again."""
+        link = self._links.pop(node, None)
+        self._gates.pop(node, None)
+        self.last_seen_us.pop(node, None)
+        if link is not None:
+            link.peer.close()
+
     def check_registered(self, peer: Peer, node: NodeId) -> None:
         """Raise `Unavailable` unless this is the node's connection."""
         link = self._links.get(node)

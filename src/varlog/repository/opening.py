@@ -1,14 +1,37 @@
-"""Opening the replicas of streams on their nodes, before anybody is told of them."""
+"""New streams: which nodes may have them, and opening their replicas before anybody is told of them."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from varlog.base.errors import Unavailable, VarlogError
 from varlog.base.ids import NodeId
+from varlog.core.placement import Candidate, is_full
+from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+
+
+def candidates(catalog: Catalog, links: NodeLinks) -> dict[NodeId, Candidate]:
+    """All connected nodes, as placement sees them."""
+    connected = [node for node in links.connected() if node in catalog.nodes]
+    replicas, primaries = catalog.load_of(connected), catalog.primaries_of(connected)
+    return {
+        node: Candidate(
+            zone=catalog.nodes[node].zone,
+            replicas=replicas[node],
+            primaries=primaries[node],
+            draining=catalog.nodes[node].draining,
+            full=has_no_room(links.volumes(node)),
+        )
+        for node in connected
+    }
+
+
+def has_no_room(volumes: Sequence[pb.Volume]) -> bool:
+    """A node gives a new replica to its emptiest volume: it is full when they all are."""
+    return bool(volumes) and all(is_full(volume.free_bytes, volume.total_bytes) for volume in volumes)
 
 
 async def open_replicas(

@@ -78,6 +78,13 @@ class Orderer:
             if order.stream(StreamId(stream.id)) is None:
                 order.add_stream(StreamId(stream.id), [NodeId(node) for node in stream.members])
 
+    def drop_member(self, log: pb.LogInfo, node: NodeId) -> None:
+        """A node is no member any more of the streams of a log that have ended."""
+        order = self.order(LogId(log.id))
+        for stream in log.chain[-1].streams:
+            if stream.state == pb.STREAM_FINALIZED:
+                order.drop_member(StreamId(stream.id), node)
+
     def remove(self, log: LogId) -> None:
         self._orders.pop(log, None)
         self._due.pop(log, None)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from varlog.base.errors import NotLeader, Unavailable, Unsupported, VarlogError
 from varlog.ports import ElectiveStore, World
 from varlog.ports.disk import DiskFailed
+from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.term import Term
 from varlog.runtime.scope import Scope
@@ -66,10 +67,15 @@ class Repository:
         return self._term is not None
 
     @property
-    def cluster_id(self) -> str:
+    def catalog(self) -> Catalog:
+        """Of the present term; raises `NotLeader` in those of others."""
         if self._term is None:
             raise NotLeader("this repository does not lead")
-        return self._term.catalog.cluster_id
+        return self._term.catalog
+
+    @property
+    def cluster_id(self) -> str:
+        return self.catalog.cluster_id
 
     async def wait_failed(self) -> VarlogError:
         """Returns only if this repository can no longer work (its store failed), with the reason."""

@@ -30,7 +30,8 @@ from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
-from varlog.repository.opening import all_or_first_error, open_replicas
+from varlog.repository.opening import all_or_first_error, candidates, open_replicas
+from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
@@ -38,6 +39,8 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 ORDERINGS = ("cut",)
+ROLE = "leader"
+"""Of the repository on an embedded store, which is the only one."""
 MOST_REPLICAS = 16
 MOST_STREAMS = 1024
 
@@ -68,6 +71,8 @@ class Service:
         self._healer = healer
         self._closing = closing
         self._freshness = freshness
+        self._operations = Operations(catalog, orderer, links, closing, config.lost_ms)
+        self._started_us = world.clock.wall_us()
 
     def handlers(self) -> Handlers:
         return {
@@ -77,12 +82,15 @@ class Service:
             Method.GET_LOG: self.get_log,
             Method.WATCH_LOG: self.watch_log,
             Method.LIST_LOGS: self.list_logs,
-            Method.LIST_NODES: self.list_nodes,
+            Method.LIST_NODES: self._operations.list_nodes,
             Method.TAIL: self._fresh(self.tail),
             Method.TRIM_LOG: self._to_the_end(self.trim_log),
             Method.SEAL_LOG: self._to_the_end(self.seal_log),
             Method.REMOVE_LOG: self._to_the_end(self.remove_log),
             Method.STATUS: self._fresh(self.status),
+            Method.DRAIN_NODE: self._to_the_end(self._operations.drain_node),
+            Method.CHECK_NODE: self._operations.check_node,
+            Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
         }
 
@@ -144,26 +152,6 @@ class Service:
         self._links.check_registered(request.peer, NodeId(request.message.node_id))
         request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
 
-    def list_nodes(self, request: Request) -> None:
-        request.reply(pb.ListNodesReply(nodes=self._nodes()))
-
-    def _nodes(self) -> list[pb.NodeInfo]:
-        connected = self._links.connected()
-        load = self._catalog.load_of(self._catalog.nodes)
-        served = []
-        for number, node in self._catalog.nodes.items():
-            copy = pb.NodeInfo()
-            copy.CopyFrom(node)
-            copy.connected = number in connected
-            copy.last_seen_us = self._links.last_seen_us.get(number, 0)
-            copy.replicas = load[number]
-            if volumes := self._links.volumes(number):
-                del copy.volumes[:]
-                copy.volumes.extend(volumes)
-            copy.troubles.extend(self._links.troubles(number))
-            served.append(copy)
-        return served
-
     # ------------------------------------------------------------ making and removing logs
 
     async def create_log(self, request: Request) -> None:
@@ -172,8 +160,7 @@ class Service:
         _check_log(message)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
-        load = self._catalog.load_of(self._links.connected())
-        placed = place_streams(message.streams, message.replicas, load)
+        placed = place_streams(message.streams, message.replicas, candidates(self._catalog, self._links))
         nodes = sorted({node for members in placed for node in members})
         number = await self._catalog.reserve_log(nodes)
         self._links.creating[number] = None
@@ -193,7 +180,7 @@ class Service:
             base=FIRST_GLSN,
             replicas=message.replicas,
             ack=message.replicas,
-            streams=[pb.StreamInfo(id=index, members=members) for index, members in enumerate(placed, 1)],
+            streams=[_new_stream(index, members) for index, members in enumerate(placed, 1)],
         )
         return pb.LogInfo(
             id=number,
@@ -293,21 +280,32 @@ class Service:
     # ------------------------------------------------------------ status
 
     def status(self, request: Request) -> None:
-        reply = pb.StatusReply(cluster_id=self._catalog.cluster_id, nodes=self._nodes(), cuts=self._orderer.cuts)
+        reply = pb.StatusReply(
+            cluster_id=self._catalog.cluster_id,
+            nodes=self._operations.nodes(),
+            cuts=self._orderer.cuts,
+            role=ROLE,
+            started_us=self._started_us,
+        )
         for log in self._catalog.logs.values():
             reply.logs.append(self._log_status(log))
         request.reply(reply)
 
     def _log_status(self, log: pb.LogInfo) -> pb.LogStatus:
         order = self._orderer.order(LogId(log.id))
-        status = pb.LogStatus(log=self._catalog.served(log), tail=order.high_watermark, kept_cuts=order.kept_cuts)
+        status = pb.LogStatus(
+            log=self._catalog.served(log),
+            tail=order.high_watermark,
+            kept_cuts=order.kept_cuts,
+            trouble=self._healer.trouble(LogId(log.id)),
+        )
         for segment in log.chain:
             for stream in segment.streams:
                 replica = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-                status.streams.append(self._stream_status(replica, stream))
+                status.streams.append(self._stream_status(replica, stream, segment.replicas))
         return status
 
-    def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo) -> pb.StreamStatus:
+    def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)
         status = pb.StreamStatus(
             log=replica.log,
@@ -331,8 +329,15 @@ class Service:
             elif row.trouble and not status.trouble:
                 status.trouble = f"its replica on node {node}: {row.trouble}"
         if silent and not status.trouble:
-            status.trouble = f"waits for node {', '.join(silent)}"
+            ended = stream.state == pb.STREAM_FINALIZED
+            status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
+        elif len(stream.members) < wanted and not status.trouble:
+            status.trouble = f"has {len(stream.members)} of {wanted} copies"
         return status
+
+
+def _new_stream(number: int, members: tuple[NodeId, ...]) -> pb.StreamInfo:
+    return pb.StreamInfo(id=number, members=members, from_glsn=FIRST_GLSN)
 
 
 def _end_at(log: pb.LogInfo, order: LogOrder) -> None:
@@ -343,8 +348,10 @@ def _end_at(log: pb.LogInfo, order: LogOrder) -> None:
     segment.end = order.high_watermark + 1
     for stream in segment.streams:
         known = order.stream(StreamId(stream.id))
+        if stream.state != pb.STREAM_FINALIZED:
+            stream.end_slot = known.committed if known is not None else 0
+            stream.until_glsn = segment.end
         stream.state = pb.STREAM_FINALIZED
-        stream.end_slot = known.committed if known is not None else 0
 
 
 def _check_log(message: pb.CreateLogRequest) -> None:

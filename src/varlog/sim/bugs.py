@@ -28,6 +28,7 @@ from varlog.node.takeback import TakeBack
 from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
+from varlog.repository.catalog import Catalog
 from varlog.repository.orderer import Orderer
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
@@ -315,6 +316,23 @@ def end_before_the_last_cut() -> Iterator[None]:
         return order
 
     with _swap(Orderer, close=close):
+        yield
+
+
+@_bug(
+    "a node that registers again is taken for one that does not drain",
+    lambda weather: weather.shape.drains and weather.shape.nodes > weather.shape.replicas,
+)
+def drain_forgotten() -> Iterator[None]:
+    plain = Catalog.register
+
+    async def register(self: Catalog, request: pb.RegisterRequest) -> pb.NodeInfo:
+        for node in self.nodes.values():
+            if node.incarnation == request.incarnation:
+                node.draining = False
+        return await plain(self, request)
+
+    with _swap(Catalog, register=register):
         yield
 
 

@@ -22,6 +22,7 @@ from varlog.runtime.timeout import within
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
+from varlog.sim.drainer import Drainer
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Host, Process
@@ -73,6 +74,7 @@ class Scenario:
         self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
+        self._drainer: Drainer | None = None
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=weather.shape.seals)
@@ -86,8 +88,9 @@ class Scenario:
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often each kind struck."""
-        return dict(self._nemesis.struck)
+        """How often each kind struck; that a node was drained is one of them."""
+        drained = {"drained": self._drainer.count} if self._drainer is not None and self._drainer.count else {}
+        return self._nemesis.struck | drained
 
     def summary(self) -> str:
         """What happened, in numbers."""
@@ -111,6 +114,10 @@ class Scenario:
                 delay = self._random.random() * self.shape.chaos_seconds
                 self._sealer = Sealer(admin, self.log_names[-1], self._connect, self.recorder)
                 self._sealer.start(delay, self._random)
+            if self.shape.drains:
+                chance = Random(f"{self.weather.seed}/drainer")
+                self._drainer = Drainer(admin, self._connect, self.trace)
+                self._drainer.start(chance.random() * self.shape.chaos_seconds, chance)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -177,9 +184,12 @@ class Scenario:
         cluster = await self._connect(admin)
         if self._sealer is not None:
             self.violations += await self._sealer.wait(BOUND_SECONDS)
+        if self._drainer is not None:
+            self.violations += await self._drainer.wait(BOUND_SECONDS)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
+        self.violations += self._not_left()
         self.stopping = True
         await self._settle(admin, cluster)
         await self._await_calm(admin, cluster)
@@ -229,11 +239,34 @@ class Scenario:
     def _is_whole(self, info: pb.LogInfo) -> bool:
         well = [stream for stream in info.chain[-1].streams if not self._excuse(info, stream)]
         hurt = [stream for stream in well if any(self._trouble(info, stream, node) for node in stream.members)]
-        return info.sealed or not self._healable(info) or (not hurt and len(well) >= info.streams)
+        whole = not hurt and len(well) >= info.streams and not self._on_drained(info)
+        return info.sealed or not self._healable(info) or whole
 
     def _healable(self, info: pb.LogInfo) -> bool:
-        """Whether there are nodes enough for streams without those that are lost."""
-        return len(self.cluster.nodes) >= info.replicas
+        """Whether there are nodes enough for streams without those that are lost or drain."""
+        usable = [host for host in self.cluster.nodes if not self._is_drained(host)]
+        return len(usable) >= info.replicas
+
+    def _is_drained(self, host: Host) -> bool:
+        return self._drainer is not None and self._drainer.address == f"{host.name}:{NODE_PORT}"
+
+    def _on_drained(self, info: pb.LogInfo) -> list[pb.StreamInfo]:
+        """Open streams of a log that are on the node which drains."""
+        open_streams = [stream for stream in info.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
+        return [
+            stream
+            for stream in open_streams
+            if any(self._is_drained(self.host_of(info, node)) for node in stream.members)
+        ]
+
+    def _not_left(self) -> list[Violation]:
+        """A drained node has nothing open any more, where there are nodes enough without it."""
+        return [
+            Violation("I14", name, f"stream {stream.id} has not left the node that drains")
+            for name, info in self.infos.items()
+            if not info.sealed and self._healable(info)
+            for stream in self._on_drained(info)
+        ]
 
     async def _read_whole_log(self, admin: Process, log: Log, name: str) -> None:
         try:

@@ -212,6 +212,8 @@ class Shape:
     """How long a node may be away before others take over from it."""
     seals: bool = False
     """The last log is sealed while faults strike."""
+    drains: bool = False
+    """A node is drained while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -223,8 +225,8 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
-            f"{'; the last log is sealed' * self.seals}; {self.repositories} repositories; "
-            f"a node is lost after {self.lost_ms} ms"
+            f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}; "
+            f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
         )
 
 
@@ -283,7 +285,7 @@ def draw(seed: int | str) -> Weather:
     random = Random(f"{seed}/weather")
     network = _draw_network(random)
     faults = _draw_faults(random)
-    shape = _draw_shape(random)
+    shape = replace(_draw_shape(random), drains=_draw_drain(seed))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -357,6 +359,11 @@ def _draw_loss(random: Random) -> dict[str, bool]:
     """At most one of the faults that take a copy for good and leave the others alone."""
     kind = random.choices(("", "lost_node", "rot"), (7, 2, 1))[0]
     return {kind: True} if kind else {}
+
+
+def _draw_drain(seed: int | str) -> bool:
+    """By a chance of its own, so that all else is drawn as it was before there were drains."""
+    return Random(f"{seed}/drain").random() < 0.2
 
 
 def _draw_shape(random: Random) -> Shape:

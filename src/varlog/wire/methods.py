@@ -40,6 +40,9 @@ class Method(IntEnum):
     SEAL_LOG = 40
     REMOVE_LOG = 41
     STATUS = 42
+    DRAIN_NODE = 43
+    CHECK_NODE = 44
+    REMOVE_NODE = 45
     LEASE = 48
 
 
@@ -68,6 +71,9 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SEAL_LOG: (pb.SealLogRequest, pb.LogInfo),
     Method.REMOVE_LOG: (pb.RemoveLogRequest, pb.Empty),
     Method.STATUS: (pb.StatusRequest, pb.StatusReply),
+    Method.DRAIN_NODE: (pb.DrainNodeRequest, pb.NodeInfo),
+    Method.CHECK_NODE: (pb.CheckNodeRequest, pb.CheckNodeReply),
+    Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;

@@ -121,6 +121,17 @@ class LogOrder:
         known.finalized = True
         return known.committed
 
+    def drop_member(self, stream: StreamId, node: NodeId) -> None:
+        """A copy of a stream that has ended is given up: nobody waits for it any more."""
+        known = self._streams.get(stream)
+        if known is None or node not in known.members:
+            return
+        invariant(known.finalized, "members of an open stream stay", stream=stream, node=node)
+        known.members = tuple(member for member in known.members if member != node)
+        known.tails.pop(node, None)
+        known.bound.pop(node, None)
+        self._release(known)
+
     def restore(self, cut: Cut) -> None:
         """Take a persisted cut back into the history; cuts come in order, some may already have been dropped."""
         self.high_watermark = max(self.high_watermark, cut.high_watermark)

@@ -422,16 +422,20 @@ class LeaseReply(_message.Message):
     def __init__(self, lease_ms: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
-    __slots__ = ("id", "members", "state", "end_slot")
+    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn")
     ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     END_SLOT_FIELD_NUMBER: _ClassVar[int]
+    FROM_GLSN_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_GLSN_FIELD_NUMBER: _ClassVar[int]
     id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     state: StreamState
     end_slot: int
-    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ...) -> None: ...
+    from_glsn: int
+    until_glsn: int
+    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
     __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams")
@@ -484,7 +488,7 @@ class LogInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot")
+    __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams")
     ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -495,6 +499,9 @@ class NodeInfo(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     TROUBLES_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    OPEN_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_STREAMS_FIELD_NUMBER: _ClassVar[int]
     id: int
     incarnation: str
     address: str
@@ -505,7 +512,10 @@ class NodeInfo(_message.Message):
     replicas: int
     troubles: _containers.RepeatedScalarFieldContainer[str]
     boot: int
-    def __init__(self, id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., connected: _Optional[bool] = ..., last_seen_us: _Optional[int] = ..., replicas: _Optional[int] = ..., troubles: _Optional[_Iterable[str]] = ..., boot: _Optional[int] = ...) -> None: ...
+    draining: bool
+    open_streams: int
+    ended_streams: int
+    def __init__(self, id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., connected: _Optional[bool] = ..., last_seen_us: _Optional[int] = ..., replicas: _Optional[int] = ..., troubles: _Optional[_Iterable[str]] = ..., boot: _Optional[int] = ..., draining: _Optional[bool] = ..., open_streams: _Optional[int] = ..., ended_streams: _Optional[int] = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("log", "segment", "previous_high_watermark", "high_watermark", "ranges")
@@ -586,6 +596,64 @@ class ListNodesReply(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
+class DrainNodeRequest(_message.Message):
+    __slots__ = ("node_id", "undo")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    undo: bool
+    def __init__(self, node_id: _Optional[int] = ..., undo: _Optional[bool] = ...) -> None: ...
+
+class CheckNodeRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
+
+class StreamCheck(_message.Message):
+    __slots__ = ("log", "segment", "stream", "open", "primary", "stops", "copies_left", "copies_wanted", "empty", "stored_bytes")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    STOPS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    COPIES_WANTED_FIELD_NUMBER: _ClassVar[int]
+    EMPTY_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    log: str
+    segment: int
+    stream: int
+    open: bool
+    primary: bool
+    stops: bool
+    copies_left: int
+    copies_wanted: int
+    empty: bool
+    stored_bytes: int
+    def __init__(self, log: _Optional[str] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., open: _Optional[bool] = ..., primary: _Optional[bool] = ..., stops: _Optional[bool] = ..., copies_left: _Optional[int] = ..., copies_wanted: _Optional[int] = ..., empty: _Optional[bool] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class CheckNodeReply(_message.Message):
+    __slots__ = ("node", "streams", "no_replacement", "pause_ms")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    NO_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    node: NodeInfo
+    streams: _containers.RepeatedCompositeFieldContainer[StreamCheck]
+    no_replacement: str
+    pause_ms: int
+    def __init__(self, node: _Optional[_Union[NodeInfo, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[StreamCheck, _Mapping]]] = ..., no_replacement: _Optional[str] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveNodeRequest(_message.Message):
+    __slots__ = ("node_id", "force")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    force: bool
+    def __init__(self, node_id: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
+
 class TailRequest(_message.Message):
     __slots__ = ("log",)
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -655,25 +723,31 @@ class ReplicaReport(_message.Message):
     def __init__(self, node: _Optional[int] = ..., reported: _Optional[bool] = ..., contiguous: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
 
 class LogStatus(_message.Message):
-    __slots__ = ("log", "tail", "kept_cuts", "streams")
+    __slots__ = ("log", "tail", "kept_cuts", "streams", "trouble")
     LOG_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
     KEPT_CUTS_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     log: LogInfo
     tail: int
     kept_cuts: int
     streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
-    def __init__(self, log: _Optional[_Union[LogInfo, _Mapping]] = ..., tail: _Optional[int] = ..., kept_cuts: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
+    trouble: str
+    def __init__(self, log: _Optional[_Union[LogInfo, _Mapping]] = ..., tail: _Optional[int] = ..., kept_cuts: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("cluster_id", "nodes", "logs", "cuts")
+    __slots__ = ("cluster_id", "nodes", "logs", "cuts", "role", "started_us")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     LOGS_FIELD_NUMBER: _ClassVar[int]
     CUTS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_US_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     nodes: _containers.RepeatedCompositeFieldContainer[NodeInfo]
     logs: _containers.RepeatedCompositeFieldContainer[LogStatus]
     cuts: int
-    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogStatus, _Mapping]]] = ..., cuts: _Optional[int] = ...) -> None: ...
+    role: str
+    started_us: int
+    def __init__(self, cluster_id: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogStatus, _Mapping]]] = ..., cuts: _Optional[int] = ..., role: _Optional[str] = ..., started_us: _Optional[int] = ...) -> None: ...
