@@ -32,10 +32,12 @@ class Servers:
         self.repository: Repository | None = None
         self.repository_address = "127.0.0.1:0"
         self.nodes: dict[int, StorageNode] = {}
+        self.repository_settings: dict[str, Any] = {}
 
     async def start_repository(self) -> Repository:
         store = await SqliteStore.open(self.folder / "repository")
-        self.repository = Repository(self.world, store, RepositoryConfig(listen=self.repository_address))
+        config = RepositoryConfig(listen=self.repository_address, **self.repository_settings)
+        self.repository = Repository(self.world, store, config)
         await self.repository.start()
         self.repository_address = self.repository.address
         return self.repository
@@ -78,9 +80,10 @@ class Servers:
 
 
 @asynccontextmanager
-async def servers(folder: Path, nodes: int = 3) -> AsyncIterator[Servers]:
+async def servers(folder: Path, nodes: int = 3, **repository_settings: Any) -> AsyncIterator[Servers]:
     folder.mkdir(exist_ok=True)
     made = Servers(folder)
+    made.repository_settings = repository_settings
     await made.start_repository()
     try:
         for number in range(1, nodes + 1):

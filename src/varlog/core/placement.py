@@ -1,6 +1,6 @@
 """Where replicas go. Pure: the same nodes and loads give the same members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId
@@ -25,3 +25,19 @@ def place_streams(streams: int, replicas: int, load: Mapping[NodeId, int]) -> li
             counts[node] += 1
         placed.append(tuple(members))
     return placed
+
+
+def place_replacement(
+    load: Mapping[NodeId, int], others: Collection[NodeId], zones: Mapping[NodeId, str]
+) -> NodeId | None:
+    """Who takes the place of a lost member beside `others`; None if nobody can.
+
+    A node in a zone that none of them is in comes first, then the least loaded. Nodes without a zone share none.
+    """
+    taken = [zones.get(node, "") for node in others]
+
+    def rank(node: NodeId) -> tuple[bool, int, NodeId]:
+        zone = zones.get(node, "")
+        return bool(zone) and zone in taken, load[node], node
+
+    return min((node for node in load if node not in others), key=rank, default=None)

@@ -254,7 +254,9 @@ class Replicas:
             if replica in self._copies:
                 await self._give_up(replica)
             self._failed.pop(replica, None)
-            self._primaries.pop(replica, None)
+            primary = self._primaries.pop(replica, None)
+            if primary is not None:
+                primary.dropped()
             self._open.pop((replica.log, replica.segment, replica.stream), None)
             if known is not None:
                 await self._close(known)

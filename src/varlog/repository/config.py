@@ -18,8 +18,13 @@ class RepositoryConfig:
     lost_ms: int = 1000
     """How long a node may be not connected before others take over from it."""
 
+    rebuild_ms: int = 30_000
+    """How long it may be not connected before its replicas of ended streams are copied to others."""
+
     def __post_init__(self) -> None:
         if not 10 <= self.heartbeat_ms < self.silent_ms:
             raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")
         if self.lost_ms < 10:
             raise InvalidArgument("lost_ms must be at least 10")
+        if self.rebuild_ms < 10:
+            raise InvalidArgument("rebuild_ms must be at least 10")

@@ -17,6 +17,7 @@ from varlog.base.errors import Conflict, NoSpace, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
+from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import open_replicas
@@ -25,8 +26,6 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
 """How often it is looked whether something is missing."""
-LATE_LOOKS = 5
-"""So many looks late, this process itself was away: nobody else is to blame."""
 PAUSE_S = 1.0
 """After a log could not be healed, before it is tried again."""
 
@@ -44,8 +43,7 @@ class Healer:
         self._links = links
         self._changing = changing
         self._lost_s = lost_s
-        self._missing: dict[NodeId, float] = {}
-        """Since when a node is missed."""
+        self._absences = Absences(clock, catalog, links, LOOK_S)
         self._not_before: dict[LogId, float] = {}
         self._troubles: dict[LogId, str] = {}
 
@@ -55,29 +53,13 @@ class Healer:
 
     async def run(self) -> None:
         """Until cancelled."""
-        last = self._clock.now()
         while True:
             await self._clock.sleep(LOOK_S)
             now = self._clock.now()
-            if now - last > LATE_LOOKS * LOOK_S:
-                self._missing.clear()
-            last = now
-            self._notice_missing(now)
+            self._absences.look()
             for number in list(self._catalog.logs):
                 if self._not_before.get(number, 0.0) <= now:
                     await self._look_at(number)
-
-    def _notice_missing(self, now: float) -> None:
-        connected = dict.fromkeys(self._links.connected())
-        for node in self._catalog.nodes:
-            if node in connected:
-                self._missing.pop(node, None)
-            else:
-                self._missing.setdefault(node, now)
-
-    def _is_lost(self, node: NodeId) -> bool:
-        since = self._missing.get(node)
-        return since is not None and self._clock.now() - since >= self._lost_s
 
     # ------------------------------------------------------------ one log
 
@@ -115,7 +97,10 @@ class Healer:
         if known is not None and known.stopped:
             return True
         name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
-        return any(self._is_lost(NodeId(node)) or self._has_failed(NodeId(node), name) for node in stream.members)
+        return any(
+            self._absences.is_lost(NodeId(node), self._lost_s) or self._has_failed(NodeId(node), name)
+            for node in stream.members
+        )
 
     def _has_failed(self, node: NodeId, replica: ReplicaId) -> bool:
         row = self._links.row(node, replica)

@@ -78,6 +78,12 @@ class Orderer:
             if order.stream(StreamId(stream.id)) is None:
                 order.add_stream(StreamId(stream.id), [NodeId(node) for node in stream.members])
 
+    def replace(self, log: LogId, stream: StreamId, lost: NodeId, node: NodeId) -> None:
+        """An ended stream has another member in the place of a lost one."""
+        order = self.order(log)
+        if order.stream(stream) is not None:
+            order.replace(stream, lost, node)
+
     def remove(self, log: LogId) -> None:
         self._orders.pop(log, None)
         self._due.pop(log, None)

@@ -9,6 +9,7 @@ from varlog.repository.config import RepositoryConfig
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Server, serve
@@ -29,6 +30,9 @@ class Repository:
         self._healer = Healer(
             world.clock, self._catalog, self._orderer, self._links, self._closing, config.lost_ms / 1000
         )
+        self._rebuilder = Rebuilder(
+            world.clock, self._scope, self._catalog, self._orderer, self._links, config.rebuild_ms / 1000
+        )
         self._server: Server | None = None
         self._failed: asyncio.Future[VarlogError] = asyncio.get_running_loop().create_future()
 
@@ -44,12 +48,13 @@ class Repository:
             self._catalog,
             self._orderer,
             self._links,
-            self._healer,
+            self._rebuilder,
             self._closing,
         )
         self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
         self._scope.spawn(self._healer.run(), name="healer")
+        self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._server = await serve(self._world, self._config.listen, service.handlers())
 
     @property

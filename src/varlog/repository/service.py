@@ -27,10 +27,10 @@ from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
-from varlog.repository.healer import Healer
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.opening import all_or_first_error, open_replicas
 from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
@@ -52,7 +52,7 @@ class Service:
         catalog: Catalog,
         orderer: Orderer,
         links: NodeLinks,
-        healer: Healer,
+        rebuilder: Rebuilder,
         closing: asyncio.Lock,
     ) -> None:
         """`scope` outlives every connection. `closing` is held by whoever seals, removes or heals a log: one
@@ -63,7 +63,7 @@ class Service:
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
-        self._healer = healer
+        self._rebuilder = rebuilder
         self._closing = closing
 
     def handlers(self) -> Handlers:
@@ -287,7 +287,7 @@ class Service:
             segment=replica.segment,
             stream=replica.stream,
             committed=known.committed if known is not None else stream.end_slot,
-            trouble=known.stopped if known is not None else "",
+            trouble=self._rebuilder.trouble(replica) or (known.stopped if known is not None else ""),
         )
         silent = []
         for node in stream.members:
@@ -296,7 +296,7 @@ class Service:
             if row is None:
                 silent.append(str(node))
                 continue
-            report.contiguous = max(0, row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length)
+            report.contiguous = slots_of(row)
             report.state = row.state
             report.stored_bytes = row.stored_bytes
             if row.state == pb.REPLICA_FAILED and not status.trouble:

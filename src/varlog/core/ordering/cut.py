@@ -121,6 +121,16 @@ class LogOrder:
         known.finalized = True
         return known.committed
 
+    def replace(self, stream: StreamId, lost: NodeId, node: NodeId) -> None:
+        """Another node has everything an ended stream holds, on disk, and is a member in the place of one."""
+        known = self._streams[stream]
+        invariant(known.finalized or self._closed, "only what has ended gets other members", stream=stream)
+        known.members = tuple(node if member == lost else member for member in known.members)
+        known.tails.pop(lost, None)
+        known.bound.pop(lost, None)
+        known.stopped = ""  # it asked for nothing but this
+        self._release(known)
+
     def restore(self, cut: Cut) -> None:
         """Take a persisted cut back into the history; cuts come in order, some may already have been dropped."""
         self.high_watermark = max(self.high_watermark, cut.high_watermark)
