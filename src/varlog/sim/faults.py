@@ -47,6 +47,16 @@ SEAL_MOMENTS = {
 """The same of runs in which a log is sealed."""
 
 
+REBUILD_MOMENTS = {
+    (Kind.REQUEST, Method.COPY): 2,
+    (Kind.REPLY, Method.COPY): 2,
+    (Kind.PART, Method.READ): 3,
+    (Kind.REPLY, Method.DIGEST): 2,
+    (Kind.REQUEST, Method.DROP): 1,
+}
+"""The same of runs in which lost replicas are rebuilt."""
+
+
 class Target(Protocol):
     """The cluster, as faults see it."""
 
@@ -66,9 +76,11 @@ class Target(Protocol):
 class Nemesis:
     """All faults of one run."""
 
-    def __init__(self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False) -> None:
-        """`seals`: a log is to be sealed."""
-        self._moments = MOMENTS | SEAL_MOMENTS if seals else MOMENTS
+    def __init__(
+        self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False, rebuilds: bool = False
+    ) -> None:
+        """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
+        self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
         self._target = target
         self._loop = target.loop
         self._weather = weather

@@ -175,6 +175,10 @@ class FaultWeather:
         return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{once}"
 
 
+NEVER_MS = 3_600_000
+"""Longer than any run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The cluster, and what is asked of it."""
@@ -208,10 +212,18 @@ class Shape:
     """Of each client, anonymous and pipelined."""
     lost_ms: int = 1000
     """How long a node may be away before others take over from it."""
+    rebuild_ms: int = NEVER_MS
+    """How long a node may be away before its replicas of ended streams are copied to others."""
+    copy_bytes_per_s: int = 256 << 20
+    """How fast a node copies."""
     seals: bool = False
     """The last log is sealed while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
+
+    @property
+    def rebuilds(self) -> bool:
+        return self.rebuild_ms < NEVER_MS
 
     def describe(self) -> str:
         return (
@@ -222,6 +234,7 @@ class Shape:
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}; a node is lost after {self.lost_ms} ms"
+            f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
 
 
@@ -280,7 +293,7 @@ def draw(seed: int | str) -> Weather:
     random = Random(f"{seed}/weather")
     network = _draw_network(random)
     faults = _draw_faults(random)
-    shape = _draw_shape(random)
+    shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), _draw_shape(random))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -354,6 +367,15 @@ def _draw_loss(random: Random) -> dict[str, bool]:
     """At most one of the faults that take a copy for good and leave the others alone."""
     kind = random.choices(("", "lost_node", "rot"), (7, 2, 1))[0]
     return {kind: True} if kind else {}
+
+
+def _draw_rebuild(random: Random, shape: Shape) -> Shape:
+    """Soon or never; fast, or so slowly that much happens meanwhile."""
+    return replace(
+        shape,
+        rebuild_ms=random.choice((NEVER_MS, NEVER_MS, 50, 500, 2000)),
+        copy_bytes_per_s=random.choice((1 << 16, 1 << 18, 256 << 20)),
+    )
 
 
 def _draw_shape(random: Random) -> Shape:
