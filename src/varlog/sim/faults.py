@@ -88,6 +88,8 @@ class Nemesis:
         self._tasks: list[asyncio.Task[None]] = []
         self._down: dict[Host, None] = {}
         """Crashed by us and not yet started again."""
+        self._away: dict[Host, None] = {}
+        """For long."""
         self.rotten: Host | None = None
         """One of its files has a flipped bit."""
         self.struck: dict[str, int] = {}
@@ -107,6 +109,7 @@ class Nemesis:
         self._repeat(weather.failing_syncs, self._fail_sync)
         self._repeat(weather.failing_commits, self._fail_commit)
         self._repeat(weather.stops, self._stop_server)
+        self._repeat(weather.absences, self._leave)
         if weather.rot:
             self._tasks.append(self._loop.create_task(self._rot(seconds), name="rot"))
         self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
@@ -189,6 +192,22 @@ class Nemesis:
 
     async def _bring_back(self, host: Host) -> None:
         await asyncio.sleep(self._around(self._weather.downtime))
+        self._down.pop(host, None)
+        if not host.up:
+            self._target.start(host)
+
+    async def _leave(self) -> None:
+        """A node is away until it is given up, and comes back some time after that."""
+        up = [host for host in self._target.nodes if host.up]
+        if not up or any(host in self._away for host in self._target.nodes):
+            return
+        host = self._random.choice(up)
+        self._away[host] = None
+        self._count("long absence")
+        self._down[host] = None
+        host.crash(power_loss=self._random.random() < self._weather.power_loss)
+        await asyncio.sleep(self._weather.absence_seconds * self._random.uniform(0.8, 2.0))
+        self._away.pop(host, None)
         self._down.pop(host, None)
         if not host.up:
             self._target.start(host)

@@ -151,6 +151,9 @@ class FaultWeather:
     """The repository's store told to fail its next commit."""
     stops: float = 0.0
     """Servers ended in good order, and started again."""
+    absences: float = 0.0
+    """Nodes that are away for so long that their replicas are rebuilt, and come back."""
+    absence_seconds: float = 5.0
     rot: bool = False
     """Once, one bit of one file flips; where streams have other copies."""
     lost_node: bool = False
@@ -169,6 +172,7 @@ class FaultWeather:
             "failing syncs": self.failing_syncs,
             "failing commits": self.failing_commits,
             "stops": self.stops,
+            "long absences": self.absences,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
         once = f"{'; a bit flips' * self.rot}{'; one node is lost for good' * self.lost_node}"
@@ -293,7 +297,7 @@ def draw(seed: int | str) -> Weather:
     random = Random(f"{seed}/weather")
     network = _draw_network(random)
     faults = _draw_faults(random)
-    shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), _draw_shape(random))
+    faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -369,13 +373,23 @@ def _draw_loss(random: Random) -> dict[str, bool]:
     return {kind: True} if kind else {}
 
 
-def _draw_rebuild(random: Random, shape: Shape) -> Shape:
-    """Soon or never; fast, or so slowly that much happens meanwhile."""
-    return replace(
+def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
+    """Soon or never; fast, or so slowly that much happens meanwhile. Somebody must be there to copy to."""
+    rebuild_ms = random.choice((NEVER_MS, NEVER_MS, 50, 500, 2000))
+    if rebuild_ms == NEVER_MS:
+        return faults, shape
+    lost_ms = random.choice((20, 100, 300))
+    shape = replace(
         shape,
-        rebuild_ms=random.choice((NEVER_MS, NEVER_MS, 50, 500, 2000)),
+        rebuild_ms=rebuild_ms,
+        lost_ms=lost_ms,
         copy_bytes_per_s=random.choice((1 << 16, 1 << 18, 256 << 20)),
+        nodes=max(shape.nodes, shape.replicas + random.choice((1, 1, 2))),
+        chaos_seconds=shape.chaos_seconds + 5.0,
+        seals=shape.seals or random.random() < 0.3,
     )
+    seconds = (rebuild_ms + lost_ms) / 1000 + between(random, 0.2, 5.0)
+    return replace(faults, absences=between(random, 0.1, 0.6), absence_seconds=seconds), shape
 
 
 def _draw_shape(random: Random) -> Shape:
