@@ -29,7 +29,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import RecordKind, walk_records
 
 PART_BYTES = 2 << 20
-"""Wanted size of what is stored with one sync."""
+"""Wanted size of what is stored with one sync; less where files are small."""
 WINDOW_BYTES = 8 << 20
 """What a source may send ahead."""
 SOURCE_TIMEOUT_S = 5.0
@@ -50,6 +50,10 @@ Connect = Callable[[NodeId], Awaitable[Peer]]
 
 class _SourceFailed(VarlogError):
     """It is of no use; another may be."""
+
+
+class _Mixed(_SourceFailed):
+    """What was taken from it and from others before does not fit together: it alone may do."""
 
 
 class Copy:
@@ -90,15 +94,16 @@ class Copy:
 
     async def run(self) -> ReplicaLog:
         """The files of the copy, whole, verified, and still marked. Raises what cannot be helped here."""
-        failures = 0
+        failures = turn = 0
         while True:
-            source = NodeId(self.sources[failures % len(self.sources)])
+            source = NodeId(self.sources[turn % len(self.sources)])
             try:
                 return await self._copy_from(source)
             except Trimmed:
                 await self.discard()  # everything, and with it the place where it began, is another now
             except _SourceFailed as error:
                 failures += 1
+                turn += not isinstance(error, _Mixed)
                 if failures >= ROUNDS * len(self.sources):
                     raise Unavailable(f"no source could be copied; the last, node {source}: {error.message}") from error
             if failures % len(self.sources) == 0:
@@ -120,6 +125,7 @@ class Copy:
             peer = await within(self._clock, SOURCE_TIMEOUT_S, self._connect(source))
         except VarlogError as error:
             raise _SourceFailed(error.message) from error
+        mixed = self._log is not None
         log = await self._take(peer)
         if log.end is None:
             log.stage_seal()
@@ -131,7 +137,8 @@ class Copy:
             await self._verify(peer, log)
         except Corrupt as error:
             await self.discard()
-            raise _SourceFailed(f"the copy differs: {error.message}") from error
+            failure = _Mixed if mixed else _SourceFailed
+            raise failure(f"the copy differs: {error.message}") from error
         return log
 
     # ------------------------------------------------------------ taking
@@ -142,7 +149,8 @@ class Copy:
         if log is not None and log.appended >= self.end:
             return log
         name = self._replica
-        request = pb.ReadRequest(log=name.log, segment=name.segment, stream=name.stream, part_bytes=PART_BYTES)
+        request = pb.ReadRequest(log=name.log, segment=name.segment, stream=name.stream)
+        request.part_bytes = min(PART_BYTES, self._file_bytes // 4)
         if log is None:
             request.whole = True
         else:
