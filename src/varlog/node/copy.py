@@ -12,6 +12,7 @@ it counts. A source that was trimmed meanwhile, or differs, makes the copy begin
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import TypeVar
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, ReplicaId, Slot
@@ -20,7 +21,7 @@ from varlog.node.pace import Pace
 from varlog.node.replica import Batches
 from varlog.ports import Clock
 from varlog.runtime.timeout import within
-from varlog.storage.replica_log import Beginning, ReplicaLog
+from varlog.storage.replica_log import Beginning, DigestRow, ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.transport.peer import PartStream, Peer, Reply
 from varlog.wire.batch import check_batch
@@ -46,6 +47,8 @@ TIDY_PARTS = 32
 """After so many, what is known of full files is moved from memory to disk."""
 
 Connect = Callable[[NodeId], Awaitable[Peer]]
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 
 class _SourceFailed(VarlogError):
@@ -165,11 +168,10 @@ class Copy:
                 log, part = await self._begin(parts, part)
             count = 0
             while part is not None:
-                await self._store(log, part)
+                part = await self._store(log, part, parts)
                 count += 1
                 if count % TIDY_PARTS == 0:
                     await log.collect()
-                part = await self._next(parts)
         if log.appended != self.end:
             raise _SourceFailed(f"{peer.remote} gave slots up to {log.appended} of {self.end}")
         return log
@@ -214,7 +216,8 @@ class Copy:
             raise _SourceFailed(error.message) from error
         return self._log, part
 
-    async def _store(self, log: ReplicaLog, part: Reply) -> None:
+    async def _store(self, log: ReplicaLog, part: Reply, parts: PartStream) -> Reply | None:
+        """Store and bind one part; gives the next, which comes while this one is synced."""
         message: pb.ReadPart = part.message
         if message.producers or message.slot != log.appended:
             raise _SourceFailed(f"slot {log.appended} was asked for, {message.slot} came")
@@ -225,13 +228,20 @@ class Copy:
         await self._pace.spend(len(part.body))
         if batches:
             log.stage_batches(Slot(message.slot), batches)
-        await log.sync()
+        synced: BaseException | None
+        following: Reply | BaseException | None
+        synced, following = await asyncio.gather(log.sync(), self._next(parts), return_exceptions=True)
+        if synced is not None:
+            raise synced
         try:
             for binding in bindings:
                 log.stage_binding(binding, message.status.high_watermark)
         except InvalidArgument as error:
             await self.discard()
             raise _SourceFailed(error.message) from error
+        if isinstance(following, BaseException):
+            raise following  # only now: another source goes on behind what is stored and bound
+        return following
 
     # ------------------------------------------------------------ verifying
 
@@ -240,7 +250,7 @@ class Copy:
         low = log.trimmed
         while True:
             high = Slot(min(low + VERIFY_SLOTS, self.end))
-            reply = await self._digest(peer, low, high)
+            ours, reply = await _both(log.digest(low, high), self._digest(peer, low, high))
             if reply.status.trimmed_glsn > log.trimmed_glsn:
                 log.stage_trim(Glsn(reply.status.trimmed_glsn))
                 await log.sync()
@@ -249,7 +259,7 @@ class Copy:
                     raise Corrupt(f"trimmed up to slot {log.trimmed} here, to {reply.status.trimmed} there", low)
                 low = log.trimmed
                 continue
-            low = await self._compare(log, low, high, reply)
+            low = await self._compare(log, low, high, ours, reply)
             if low >= self.end:
                 return
 
@@ -264,16 +274,27 @@ class Copy:
         assert isinstance(reply, pb.DigestReply)
         return reply
 
-    async def _compare(self, log: ReplicaLog, low: Slot, high: Slot, reply: pb.DigestReply) -> Slot:
+    async def _compare(
+        self, log: ReplicaLog, low: Slot, high: Slot, ours: list[DigestRow], reply: pb.DigestReply
+    ) -> Slot:
         """One stretch of slots; where to go on."""
-        ours = [tuple(row) for row in await log.digest(low, high)]
-        theirs = [(row.slot, row.count, row.content, row.crc) for row in reply.rows]
+        theirs = [DigestRow(Slot(row.slot), row.count, row.content, row.crc) for row in reply.rows]
         if ours != theirs:
             raise Corrupt(f"slots from {low} on hold other batches than those of the source", low)
-        end = Slot(ours[-1][0] + ours[-1][1]) if ours else high
+        end = Slot(ours[-1].slot + ours[-1].entries) if ours else high
         if await log.bindings(low, end) != _bindings(reply):
             raise Corrupt(f"slots from {low} on have other positions than those of the source", low)
         return end
+
+
+async def _both(one: Awaitable[One], other: Awaitable[Other]) -> tuple[One, Other]:
+    """At the same time. Both have ended when this raises what one of them did."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
 
 
 def _batches(part: Reply) -> Batches:
