@@ -37,9 +37,8 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["VARLOG_REPOSITORY_REBUILD_MS"] = str(REBUILD_MS)
     os.environ["VARLOG_NODE_COPY_BYTES_PER_S"] = str(1 << 40)
-    print(
-        f"{options.megabytes} MiB, batches of {ENTRIES} × {ENTRY_BYTES} B; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    )
+    load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    print(f"{options.megabytes} MiB, batches of {ENTRIES} × {ENTRY_BYTES} B; {load}")
     for number in range(1, options.rounds + 1):
         with running_cluster(options.folder) as cluster:
             spent = {process: process.cpu_s() for process in cluster.processes}

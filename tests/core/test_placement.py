@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId
-from varlog.core.placement import place_streams
+from varlog.core.placement import place_replacement, place_streams
 
 
 def test_primaries_are_spread() -> None:
@@ -35,3 +35,13 @@ def test_no_stream_goes_to_a_node_that_is_busier_than_one_left_out(
         assert all(load[node] <= least for node in members for least in left_out)
         for node in members:
             load[node] += 1
+
+
+def test_a_replacement_is_in_a_zone_of_its_own_where_there_is_one_and_else_the_least_loaded() -> None:
+    load = {NodeId(3): 0, NodeId(4): 7, NodeId(5): 2}
+    others = [NodeId(1), NodeId(2)]
+    zones = {NodeId(1): "a", NodeId(2): "b", NodeId(3): "a", NodeId(4): "c", NodeId(5): "b"}
+    assert place_replacement(load, others, zones) == 4
+    assert place_replacement(load, others, {}) == 3
+    assert place_replacement({NodeId(3): 0, NodeId(5): 2}, others, zones) == 3
+    assert place_replacement({NodeId(1): 0}, others, zones) is None
