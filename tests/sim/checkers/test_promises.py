@@ -286,14 +286,14 @@ def test_i14_a_stream_that_has_too_few_replicas() -> None:
     expected = story.expect(excuse="it has ended")
     expected.replicas = 2
     story.final("")
-    story.replica(1, "", state="finished")
+    story.replica("", node=1, state="finished")
     assert story.violations("I14")
-    story.replica(2, "", state="failed", excuse="a sync failed")
+    story.replica("", node=2, state="failed", excuse="a sync failed")
     assert story.violations("I14")
     expected.thin = "there are no nodes left to copy to"
     assert not story.violations("I14")
     expected.thin = ""
-    story.replica(3, "", state="finished")
+    story.replica("", node=3, state="finished")
     assert not story.violations("I14")
 
 
