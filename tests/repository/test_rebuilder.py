@@ -11,6 +11,7 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, se
 
 import varlog
 from varlog.base.errors import NotFound
+from varlog.ports.disk import DiskFailed
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -132,6 +133,26 @@ def test_a_node_that_returns_before_the_swap_keeps_its_replica(tmp_path: Path) -
             assert payloads(await read_parts(await cluster.to_node(members[1]), log, slot=0)) == sent
             while (await status(cluster)).logs[0].streams[0].trouble:
                 await asyncio.sleep(0.05)
+
+    run(story())
+
+
+def test_a_replica_that_has_failed_is_rebuilt_elsewhere_at_once_and_dropped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:  # its node is there: nobody waits for `rebuild_ms`
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log)
+            await seal(cluster, log)
+            failed = next(replica for replica in cluster.nodes[members[0]].replicas.all() if replica.id.stream == 1)
+            while failed.log.end is None:
+                await asyncio.sleep(0.01)
+            failed.fail(DiskFailed("an input or output error"))
+            stream = await first_stream(cluster, lambda stream: members[0] not in stream.members)
+            assert payloads(await read_parts(await cluster.to_node(stream.members[0]), log, slot=0)) == sent
+            await dropped(cluster, members[0])
+            while (tmp_path / f"node{members[0]}" / "replicas" / f"{log.id}.1.1").exists():
+                await asyncio.sleep(0.02)
 
     run(story())
 
