@@ -241,3 +241,21 @@ def test_members_of_an_open_stream_stay() -> None:
         order.drop_member(StreamId(1), NodeId(2))
     order.drop_member(StreamId(1), NodeId(3))
     order.drop_member(StreamId(9), NodeId(1))
+
+
+def test_a_member_that_takes_the_place_of_a_lost_one_lets_cuts_be_forgotten() -> None:
+    order = make((1, 2))
+    report(order, 1, 1, 3)
+    report(order, 2, 1, 3)
+    make_cut(order)
+    report(order, 1, 1, 3, bound=3)
+    order.finalize(StreamId(1))
+    assert (order.kept_cuts, order.bound_cuts(9)) == (1, [])
+    order.replace(StreamId(1), NodeId(2), NodeId(5))
+    assert order.kept_cuts == 1, "the new one has not said so yet"
+    report(order, 2, 1, 0)  # the lost one is nobody any more
+    known = order.stream(StreamId(1))
+    assert known is not None
+    assert (known.members, known.stopped) == ((1, 5), "")
+    report(order, 5, 1, 3, bound=3)
+    assert (order.kept_cuts, len(order.bound_cuts(9))) == (0, 1)

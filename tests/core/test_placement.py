@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId
-from varlog.core.placement import Candidate, is_full, most_zones, place_streams, zones_of
+from varlog.core.placement import Candidate, is_full, most_zones, place_replacement, place_streams, zones_of
 
 MIB = 1 << 20
 
@@ -160,3 +160,13 @@ def test_too_few_nodes_is_said_clearly() -> None:
 )
 def test_when_a_volume_is_full(free: int, total: int, full: bool) -> None:
     assert is_full(free, total) is full
+
+
+def test_a_replacement_is_in_a_zone_of_its_own_where_there_is_one_and_else_the_least_loaded() -> None:
+    load = {NodeId(3): 0, NodeId(4): 7, NodeId(5): 2}
+    others = [NodeId(1), NodeId(2)]
+    zones = {NodeId(1): "a", NodeId(2): "b", NodeId(3): "a", NodeId(4): "c", NodeId(5): "b"}
+    assert place_replacement(load, others, zones) == 4
+    assert place_replacement(load, others, {}) == 3
+    assert place_replacement({NodeId(3): 0, NodeId(5): 2}, others, zones) == 3
+    assert place_replacement({NodeId(1): 0}, others, zones) is None

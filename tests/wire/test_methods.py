@@ -30,6 +30,7 @@ def test_numbers_never_change() -> None:
         "TRIM": 8,
         "DROP": 9,
         "REPORT": 10,
+        "COPY": 11,
         "APPEND": 16,
         "PRODUCER": 17,
         "DIRECTORY": 18,

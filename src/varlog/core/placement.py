@@ -7,7 +7,7 @@
 Nodes without a label share one zone, so that where nobody has one only the load counts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from varlog.base.errors import Unavailable
@@ -88,3 +88,19 @@ def zones_of(members: Sequence[NodeId], zones: Mapping[NodeId, str]) -> list[str
 def most_zones(replicas: int, zones: Iterable[str]) -> int:
     """In how many zones a stream could lie, given the zones of all nodes that could have it."""
     return min(replicas, len(set(zones)))
+
+
+def place_replacement(
+    load: Mapping[NodeId, int], others: Collection[NodeId], zones: Mapping[NodeId, str]
+) -> NodeId | None:
+    """Who takes the place of a lost member beside `others`; None if nobody can.
+
+    A node in a zone that none of them is in comes first, then the least loaded. Nodes without a zone share none.
+    """
+    taken = [zones.get(node, "") for node in others]
+
+    def rank(node: NodeId) -> tuple[bool, int, NodeId]:
+        zone = zones.get(node, "")
+        return bool(zone) and zone in taken, load[node], node
+
+    return min((node for node in load if node not in others), key=rank, default=None)

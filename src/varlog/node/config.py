@@ -21,6 +21,9 @@ class NodeConfig:
     file_bytes: int = 64 << 20
     """Size of a segment file."""
 
+    copy_bytes_per_s: int = 256 << 20
+    """Most bytes a second that all copies being made on this node take together."""
+
     def __post_init__(self) -> None:
         if not self.repositories:
             raise InvalidArgument("a storage node needs the address of a repository: --repository host:port")
@@ -28,5 +31,7 @@ class NodeConfig:
             parse_address(address)  # now, not at every attempt to reach it
         if self.node_id < 0:
             raise InvalidArgument(f"a node id is a positive number, not {self.node_id}")
+        if self.copy_bytes_per_s < 1 << 16:
+            raise InvalidArgument(f"copy_bytes_per_s must be at least 64 KiB, not {self.copy_bytes_per_s}")
         if not 1 << 16 <= self.file_bytes <= 1 << 34:
             raise InvalidArgument(f"file_bytes must be between 64 KiB and 16 GiB, not {self.file_bytes}")

@@ -168,6 +168,10 @@ class Primary:
         """The last cut is known, so what lies beyond it is certainly not in the log (I6)."""
         self._end_all(end, Sealed("the log was sealed before this append got its place"))
 
+    def dropped(self) -> None:
+        """The replica is about to be removed: others know what is in the stream."""
+        self._end_all(FIRST_SLOT, OutcomeUnknown("this node is no longer a member of the stream"))
+
     def _end_all(self, start: Slot, error: VarlogError) -> None:
         ended = [each for each in (*self._waiting, *self._repeated) if each.slot >= start]
         self._waiting = deque(each for each in self._waiting if each.slot < start)

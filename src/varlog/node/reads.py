@@ -1,8 +1,9 @@
 """READ: raw runs of committed records, by slot, GLSN or time, once or for ever."""
 
-from varlog.base.errors import InvalidArgument, NotWritten, Trimmed
+from varlog.base.errors import InvalidArgument, NotWritten, Trimmed, Unavailable
 from varlog.base.ids import Glsn, Slot
 from varlog.base.ranges import Binding
+from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.storage.replica_log import Run
 from varlog.transport.peer import Request
@@ -23,6 +24,9 @@ async def serve_read(request: Request, replica: Replica) -> None:
         raise replica.failure
     if message.stored:
         await _serve_stored(request, message, replica)
+    elif message.whole:
+        start = await _serve_producers(request, replica)
+        await _Reading(request, message, replica, start).run()
     else:
         await _Reading(request, message, replica).run()
 
@@ -41,8 +45,28 @@ async def _serve_stored(request: Request, message: pb.ReadRequest, replica: Repl
         slot = run.end
 
 
+async def _serve_producers(request: Request, replica: Replica) -> Slot:
+    """For a copy: what is known of producers before the first batch that is there, in one part or more.
+
+    With it the copy knows of every batch that this replica knows of, also of those that are trimmed.
+    """
+    log = replica.log
+    if replica.state is not ReplicaState.FINISHED:
+        raise Unavailable(f"{replica.id} is not finished: there is no end yet up to which it could be copied")
+    start = log.trimmed
+    first = (await log.read(start, log.committed, 1, 1)).slot
+    table = memoryview(log.producers.snapshot(first))
+    for at in range(0, max(1, len(table)), PART_BYTES):
+        status = replica.status()
+        status.trimmed_glsn = log.trimmed_glsn
+        part = pb.ReadPart(slot=first, status=status, producers=True)
+        await request.part(part, [table[at : at + PART_BYTES]] if len(table) else ())
+    return start
+
+
 class _Reading:
-    def __init__(self, request: Request, message: pb.ReadRequest, replica: Replica) -> None:
+    def __init__(self, request: Request, message: pb.ReadRequest, replica: Replica, start: Slot | None = None) -> None:
+        self._start = start
         self._request = request
         self._message = message
         self._replica = replica
@@ -71,6 +95,8 @@ class _Reading:
 
     async def _first_slot(self) -> Slot:
         message, log = self._message, self._replica.log
+        if self._start is not None:
+            return self._start
         match message.WhichOneof("start"):
             case "glsn":
                 return await log.find_glsn(Glsn(message.glsn))

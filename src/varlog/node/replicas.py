@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.replica import ReplicaState
+from varlog.node.copy import Copy
 from varlog.node.forwarder import Connect, Forwarder
+from varlog.node.pace import Pace
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
 from varlog.node.takeback import TakeBack
@@ -27,7 +29,9 @@ class Replicas:
         file_bytes: int,
         connect: Connect,
         changed: Callable[[Replica], None],
+        pace: Pace,
     ) -> None:
+        """`pace` is that of all copies."""
         self._world = world
         self._volumes = volumes
         self._file_bytes = file_bytes
@@ -40,6 +44,10 @@ class Replicas:
         """Replicas whose files could not be opened, and why."""
         self._suspended = ""
         """Why no primary takes appends; empty when they do."""
+        self._copies: dict[ReplicaId, Copy] = {}
+        """Replicas in the making: they are none yet."""
+        self._copying = Scope()
+        self._pace = pace
         self._changing = asyncio.Lock()
         """Creating and dropping are rare and must not overlap."""
 
@@ -106,8 +114,9 @@ class Replicas:
                 if known.spec != spec:
                     raise AlreadyExists(f"replica {replica} is open with another description")
                 return known
-            if replica in self._failed:
-                raise ReplicaFailed(self._failed[replica].message)
+            self._refuse_failed(replica)
+            if replica in self._copies:
+                raise AlreadyExists(f"replica {replica} is being copied")
             volume = await self._emptiest_volume()
             log = await ReplicaLog.create(
                 volume.disk,
@@ -120,6 +129,10 @@ class Replicas:
             made = self._add(log, new=True)
             self._changed(made)  # the repository counts it from its first report on
             return made
+
+    def _refuse_failed(self, replica: ReplicaId) -> None:
+        if replica in self._failed:
+            raise ReplicaFailed(self._failed[replica].message)
 
     async def _emptiest_volume(self) -> Volume:
         spaces = [(await volume.disk.space())[0] for volume in self._volumes]
@@ -147,6 +160,8 @@ class Replicas:
         me = NodeId(self._volumes[0].identity.node_id)
         if replica.spec.ordering != "cut" or members[0] != me or replica.id in self._primaries:
             return
+        if replica.state is ReplicaState.FINISHED:
+            return  # every member can say what is in it, and nobody copies it by pushing
         primary = self._primaries[replica.id] = Primary(replica)
         replica.keep_recent = len(members) > 1
         if new or len(members) == 1:
@@ -167,20 +182,100 @@ class Replicas:
             forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot)
             scope.spawn(forwarder.run(), name=f"forward {replica.id} to {backup}")
 
+    # ------------------------------------------------------------ copying
+
+    async def copy(self, request: pb.CopyRequest) -> pb.ReplicaStatus:
+        """COPY: how far a copy is; it is begun if it is not there. Raises once why one was given up."""
+        spec = request.spec
+        replica = ReplicaId(LogId(spec.replica.log), Epoch(spec.replica.segment), StreamId(spec.replica.stream))
+        async with self._changing:
+            known = self.get(replica)
+            if known is not None:
+                return _status_of_copy(known, spec)
+            self._refuse_failed(replica)
+            copy = self._copies.get(replica)
+            if copy is not None and copy.spec.copy > spec.copy:
+                raise AlreadyExists(f"replica {replica} is being copied under a later number")
+            if copy is not None and copy.spec.copy == spec.copy and copy.error is None:
+                copy.sources = request.sources
+                return copy.status()
+            if copy is not None:
+                await self._give_up(replica)
+                if copy.error is not None and copy.spec.copy == spec.copy:
+                    raise copy.error
+            return (await self._begin_copy(replica, request)).status()
+
+    async def _begin_copy(self, replica: ReplicaId, request: pb.CopyRequest) -> Copy:
+        copy = self._copies[replica] = Copy(
+            request,
+            replica,
+            await self._emptiest_volume(),
+            self._file_bytes,
+            connect=self._connect,
+            clock=self._world.clock,
+            random=self._world.random,
+            pace=self._pace,
+        )
+        copy.task = self._copying.spawn(self._carry(copy, replica), name=f"copy {replica}")
+        return copy
+
+    async def _carry(self, copy: Copy, replica: ReplicaId) -> None:
+        """See a copy to its end; only then is it a replica."""
+        try:
+            log = await copy.run()
+            async with self._changing:
+                await log.complete()
+                del self._copies[replica]
+                self._changed(self._add(log))
+        except VarlogError as error:
+            copy.error = error  # for who asks next
+            await self._discard(copy)
+
+    async def _discard(self, copy: Copy) -> None:
+        try:
+            await copy.discard()
+        except VarlogError as error:
+            if copy.error is not None:
+                copy.error.message += f"; what was copied could not be removed: {error.message}"
+
+    async def _give_up(self, replica: ReplicaId) -> None:
+        """End a copy in the making, and leave nothing of it."""
+        copy = self._copies.pop(replica)
+        if copy.task is not None:
+            copy.task.cancel()
+            await asyncio.gather(copy.task, return_exceptions=True)
+        await copy.discard()
+
     # ------------------------------------------------------------ dropping and closing
 
-    async def drop(self, replica: ReplicaId) -> None:
-        """DROP: forget a replica and give its space back. One that is not there is gone already."""
+    async def drop(self, replica: ReplicaId, before: int = 0) -> None:
+        """DROP: forget a replica and give its space back. One that is not there is gone already.
+
+        With `before` not one that was made by a copy of this number or a later one: the word to drop what was
+        there earlier may come late, or twice.
+        """
         async with self._changing:
+            known = self.get(replica)
+            there = known or self._copies.get(replica)
+            if before and there is not None and there.spec.copy >= before:
+                return
+            if replica in self._copies:
+                await self._give_up(replica)
             self._failed.pop(replica, None)
-            self._primaries.pop(replica, None)
-            known = self._open.pop((replica.log, replica.segment, replica.stream), None)
+            primary = self._primaries.pop(replica, None)
+            if primary is not None:
+                primary.dropped()
+            self._open.pop((replica.log, replica.segment, replica.stream), None)
             if known is not None:
                 await self._close(known)
             for volume in self._volumes:
                 await volume.drop(replica)
 
     async def close(self) -> None:
+        await self._copying.close()
+        for copy in self._copies.values():
+            await copy.close()
+        self._copies.clear()
         for replica in self.all():
             await self._close(replica)
         self._open.clear()
@@ -189,3 +284,12 @@ class Replicas:
         replica.close()
         await self._scopes.pop(replica.id).close()
         await replica.log.close()
+
+
+def _status_of_copy(known: Replica, spec: pb.ReplicaSpec) -> pb.ReplicaStatus:
+    """Of one that is complete, with the trim point that is on its disk."""
+    if known.spec.copy != spec.copy:
+        raise AlreadyExists(f"replica {known.id} is here already, and is not what copy {spec.copy} made")
+    status = known.status()
+    status.trimmed_glsn = known.log.durable_trimmed_glsn
+    return status

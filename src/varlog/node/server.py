@@ -11,6 +11,7 @@ from varlog.base.errors import Unavailable, VarlogError, WrongCluster
 from varlog.base.ids import NodeId
 from varlog.node.config import NodeConfig
 from varlog.node.link import RepositoryLink
+from varlog.node.pace import Pace
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
 from varlog.node.verbs import Verbs
@@ -48,7 +49,8 @@ class StorageNode:
         self._spaces: list[tuple[int, int]] = []
         self._directory = pb.NodeDirectory()
         self._pool = PeerPool(world)
-        self._replicas = Replicas(world, self._volumes, config.file_bytes, self._connect, self._changed)
+        pace = Pace(world.clock, config.copy_bytes_per_s)
+        self._replicas = Replicas(world, self._volumes, config.file_bytes, self._connect, self._changed, pace)
         self._server: Server | None = None
         self._link: RepositoryLink | None = None
 

@@ -40,6 +40,7 @@ class Verbs:
             Method.TRIM: self.trim,
             Method.DROP: self.drop,
             Method.REPORT: self.report,
+            Method.COPY: self.copy,
             Method.APPEND: self.append,
             Method.PRODUCER: self.producer,
             Method.DIRECTORY: self.directory,
@@ -122,7 +123,18 @@ class Verbs:
         reply = pb.DigestReply(status=replica.status())
         for slot, count, content, crc in await replica.log.digest(Slot(message.low), Slot(message.high)):
             reply.rows.add(slot=slot, count=count, content=cast("pb.SlotContent", content), crc=crc)
+        if message.bindings:
+            await self._add_bindings(reply, replica, Slot(message.low), Slot(message.high))
         request.reply(reply)
+
+    async def _add_bindings(self, reply: pb.DigestReply, replica: Replica, low: Slot, high: Slot) -> None:
+        """What covers the rows, as far as it is not trimmed; with the trim point as it is by now."""
+        log = replica.log
+        end = Slot(reply.rows[-1].slot + reply.rows[-1].count) if reply.rows else high
+        for binding in await log.bindings(max(low, log.trimmed), min(end, log.committed)):
+            reply.bindings.add(slot=binding.slot, glsn=binding.glsn, count=binding.count)
+        reply.status.CopyFrom(replica.status())
+        reply.status.trimmed_glsn = log.trimmed_glsn
 
     async def finish(self, request: Request) -> None:
         message = request.message
@@ -147,8 +159,16 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.DropRequest)
         named = message.replica
-        await self._replicas.drop(ReplicaId(LogId(named.log), Epoch(named.segment), StreamId(named.stream)))
+        replica = ReplicaId(LogId(named.log), Epoch(named.segment), StreamId(named.stream))
+        await self._replicas.drop(replica, message.before)
         request.reply(pb.Empty())
+
+    async def copy(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.CopyRequest)
+        if not message.spec.copy or not message.sources:
+            raise InvalidArgument("a copy has a number and sources")
+        request.reply(await self._replicas.copy(message))
 
     def report(self, request: Request) -> None:
         request.reply(self._report())

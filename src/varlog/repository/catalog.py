@@ -304,8 +304,14 @@ class Catalog:
 
 
 def members_of(log: pb.LogInfo) -> list[NodeId]:
-    """The nodes of all replicas of a log, one for each replica."""
-    return [NodeId(node) for segment in log.chain for stream in segment.streams for node in stream.members]
+    """The nodes of all replicas of a log, one for each replica, those included that are being copied."""
+    found: list[NodeId] = []
+    for segment in log.chain:
+        for stream in segment.streams:
+            found += map(NodeId, stream.members)
+            if stream.HasField("copy"):
+                found.append(NodeId(stream.copy.node))
+    return found
 
 
 def _without(log: pb.LogInfo, node: NodeId) -> pb.LogInfo | None:

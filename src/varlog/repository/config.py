@@ -20,6 +20,9 @@ class RepositoryConfig:
     lease_ms: int = 3000
     """A node that has had no connection to a repository for so long takes no appends, and says why."""
 
+    rebuild_ms: int = 30_000
+    """How long it may be not connected before its replicas of ended streams are copied to others."""
+
     def __post_init__(self) -> None:
         if not 10 <= self.heartbeat_ms < self.silent_ms:
             raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")
@@ -27,3 +30,5 @@ class RepositoryConfig:
             raise InvalidArgument("lost_ms must be at least 10")
         if self.lease_ms < 2 * self.heartbeat_ms:
             raise InvalidArgument("lease_ms must be at least twice heartbeat_ms")
+        if self.rebuild_ms < 10:
+            raise InvalidArgument("rebuild_ms must be at least 10")

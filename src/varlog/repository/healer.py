@@ -20,6 +20,7 @@ from varlog.base.errors import Conflict, NoSpace, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
+from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
@@ -28,8 +29,6 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
 """How often it is looked whether something is missing."""
-LATE_LOOKS = 5
-"""So many looks late, this process itself was away: nobody else is to blame."""
 PAUSE_S = 1.0
 """After a log could not be healed, before it is tried again."""
 
@@ -47,8 +46,7 @@ class Healer:
         self._links = links
         self._changing = changing
         self._lost_s = lost_s
-        self._missing: dict[NodeId, float] = {}
-        """Since when a node is missed."""
+        self._absences = Absences(clock, catalog, links, LOOK_S)
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
@@ -61,14 +59,9 @@ class Healer:
 
     async def run(self) -> None:
         """Until cancelled."""
-        last = self._clock.now()
         while True:
             await self._clock.sleep(LOOK_S)
-            now = self._clock.now()
-            if now - last > LATE_LOOKS * LOOK_S:
-                self._missing.clear()
-            last = now
-            self._notice_missing(now)
+            self._absences.look()
             await self._look_at_all()
 
     async def _look_at_all(self) -> None:
@@ -84,19 +77,10 @@ class Healer:
             if self._leaving(number) and await self._look_at(number, urgent=False):
                 return
 
-    def _notice_missing(self, now: float) -> None:
-        connected = dict.fromkeys(self._links.connected())
-        for node in self._catalog.nodes:
-            if node in connected:
-                self._missing.pop(node, None)
-            else:
-                self._missing.setdefault(node, now)
-
     def _is_lost(self, node: NodeId) -> bool:
         if node not in self._catalog.nodes:
             return True  # it was removed while a stream was being placed on it
-        since = self._missing.get(node)
-        return since is not None and self._clock.now() - since >= self._lost_s
+        return self._absences.is_lost(node, self._lost_s)
 
     # ------------------------------------------------------------ one log
 

@@ -119,6 +119,14 @@ class NodeLinks:
             raise Unavailable(f"node {node} is not connected")
         await link.peer.call(method, message, timeout=CALL_TIMEOUT_S)
 
+    async def ask(self, node: NodeId, method: Method, message: Message) -> Message:
+        """The same, for its answer."""
+        link = self._links.get(node)
+        if link is None:
+            raise Unavailable(f"node {node} is not connected")
+        answer: Message = (await link.peer.call(method, message, timeout=CALL_TIMEOUT_S)).message
+        return answer
+
     # ------------------------------------------------------------ commits
 
     def announce(self, cuts: list[Cut]) -> None:
@@ -184,10 +192,13 @@ class NodeLinks:
             if replica.log in self._catalog.gone and replica.log not in self.creating:
                 self._mend(link, "drop", replica, self._drop)
             return
+        stream = self._stream(replica)
+        if stream is not None and link.node not in stream.members:
+            if not _is_copied_to(stream, link.node):
+                self._mend(link, "drop", replica, self._drop_replaced)
+            return
         if row.state == pb.REPLICA_FAILED:
             return
-        segment = log.chain[replica.segment - 1]
-        stream = next((each for each in segment.streams if each.id == replica.stream), None)
         if stream is None:
             if replica.stream < log.next_stream and (replica.log, replica.stream) not in self.opening:
                 self._mend(link, "drop", replica, self._drop)  # it was opened, and never became part of the log
@@ -200,6 +211,12 @@ class NodeLinks:
             self._mend(link, "trim", replica, self._trim)
         if stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
             self._mend(link, "seal", replica, self._seal)
+
+    def _stream(self, replica: ReplicaId) -> pb.StreamInfo | None:
+        """As the log's record has it."""
+        log = self._catalog.logs.get(replica.log)
+        streams = log.chain[replica.segment - 1].streams if log is not None else ()
+        return next((each for each in streams if each.id == replica.stream), None)
 
     # ------------------------------------------------------------ putting right
 
@@ -250,6 +267,31 @@ class NodeLinks:
         if not any(each.log == replica.log for each in link.rows):
             await self._catalog.forget_gone(replica.log, link.node)
 
+    async def _drop_replaced(self, link: NodeLink, replica: ReplicaId) -> None:
+        """The record says that others are the members. A copy that is begun from now on has a greater number."""
+        log, stream = self._catalog.logs.get(replica.log), self._stream(replica)
+        if log is None or stream is None or link.node in stream.members or _is_copied_to(stream, link.node):
+            return
+        request = pb.DropRequest(replica=_name(replica), before=log.version + 1)
+        await link.peer.call(Method.DROP, request, timeout=CALL_TIMEOUT_S)
+        link.rows.pop(replica, None)
+
+    async def drop_copy(self, node: NodeId, replica: ReplicaId, number: int) -> None:
+        """A copy is not wanted any more. If this does not reach the node: it reports it once it is complete."""
+        try:
+            await self.ask(node, Method.DROP, pb.DropRequest(replica=_name(replica), before=number + 1))
+        except VarlogError:
+            return
+        link = self._links.get(node)
+        if link is not None:
+            link.rows.pop(replica, None)
+
+    async def drop_of_gone(self, node: NodeId, replica: ReplicaId) -> None:
+        """The log was removed while it was copied. A node that is not reached reports it once it is complete."""
+        link = self._links.get(node)
+        if link is not None and replica.log in self._catalog.gone:
+            await self._try(link, ("drop copy", replica), self._drop)
+
     def volumes(self, node: NodeId) -> list[pb.Volume]:
         """With the free space the node reported last; empty if it is not connected."""
         link = self._links.get(node)
@@ -268,6 +310,15 @@ class NodeLinks:
                 yield f"replica {replica}: {row.trouble}"
             elif replica.log not in self._catalog.logs and replica.log not in self._catalog.gone:
                 yield f"replica {replica} belongs to no log this cluster knows"
+
+
+def slots_of(row: pb.LogStreamUncommitReport) -> Slot:
+    """How many slots, from the first on, a replica has on disk."""
+    return Slot(max(0, row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length))
+
+
+def _is_copied_to(stream: pb.StreamInfo, node: NodeId) -> bool:
+    return stream.HasField("copy") and stream.copy.node == node
 
 
 def _name(replica: ReplicaId) -> pb.ReplicaId:

@@ -85,6 +85,12 @@ class Orderer:
             if stream.state == pb.STREAM_FINALIZED:
                 order.drop_member(StreamId(stream.id), node)
 
+    def replace(self, log: LogId, stream: StreamId, lost: NodeId, node: NodeId) -> None:
+        """An ended stream has another member in the place of a lost one."""
+        order = self.order(log)
+        if order.stream(stream) is not None:
+            order.replace(stream, lost, node)
+
     def remove(self, log: LogId) -> None:
         self._orders.pop(log, None)
         self._due.pop(log, None)

@@ -29,10 +29,11 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.opening import all_or_first_error, candidates, open_replicas
 from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
@@ -57,6 +58,7 @@ class Service:
         orderer: Orderer,
         links: NodeLinks,
         healer: Healer,
+        rebuilder: Rebuilder,
         closing: asyncio.Lock,
         freshness: Freshness,
     ) -> None:
@@ -69,6 +71,7 @@ class Service:
         self._orderer = orderer
         self._links = links
         self._healer = healer
+        self._rebuilder = rebuilder
         self._closing = closing
         self._freshness = freshness
         self._operations = Operations(catalog, orderer, links, closing, config.lost_ms)
@@ -312,7 +315,7 @@ class Service:
             segment=replica.segment,
             stream=replica.stream,
             committed=known.committed if known is not None else stream.end_slot,
-            trouble=known.stopped if known is not None else "",
+            trouble=self._rebuilder.trouble(replica) or (known.stopped if known is not None else ""),
         )
         silent = []
         for node in stream.members:
@@ -321,7 +324,7 @@ class Service:
             if row is None:
                 silent.append(str(node))
                 continue
-            report.contiguous = max(0, row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length)
+            report.contiguous = slots_of(row)
             report.state = row.state
             report.stored_bytes = row.stored_bytes
             if row.state == pb.REPLICA_FAILED and not status.trouble:

@@ -17,6 +17,7 @@ from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers
@@ -38,9 +39,21 @@ class Term:
         self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts))
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         self._healer = Healer(world.clock, self.catalog, self._orderer, self._links, closing, config.lost_ms / 1000)
+        self._rebuilder = Rebuilder(
+            world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
+        )
         freshness = Freshness(kept, leadership, self._scope)
         service = Service(
-            world, config, self._scope, self.catalog, self._orderer, self._links, self._healer, closing, freshness
+            world,
+            config,
+            self._scope,
+            self.catalog,
+            self._orderer,
+            self._links,
+            self._healer,
+            self._rebuilder,
+            closing,
+            freshness,
         )
         self.handlers: Handlers = service.handlers()
 
@@ -52,6 +65,7 @@ class Term:
         self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
         self._scope.spawn(self._healer.run(), name="healer")
+        self._scope.spawn(self._rebuilder.run(), name="rebuilder")
 
     async def close(self) -> None:
         await self._scope.close()

@@ -43,17 +43,19 @@ async def audit_node(
         volume = await Volume.open(disk, process.world.random)
         for replica in await volume.replicas():
             info = infos.get(names.get(replica.log, ""))
-            if info is not None and _is_part(info, replica):
+            if info is not None and _is_part(info, replica, process.host, host_of):
                 record = _expected(info.name, info, replica, process.host, host_of)
                 await _read_files(process, volume, replica, record)
                 found.append(record)
     return found
 
 
-def _is_part(info: pb.LogInfo, replica: ReplicaId) -> bool:
-    """One that was opened for a stream which never became part of the log does not count."""
-    known = any(stream.id == replica.stream for segment in info.chain for stream in segment.streams)
-    return known or replica.stream >= info.next_stream
+def _is_part(info: pb.LogInfo, replica: ReplicaId, host: Host, host_of: Callable[[pb.LogInfo, int], Host]) -> bool:
+    """One that was opened for a stream which never became part of the log does not count, nor one that was replaced."""
+    streams = [stream for segment in info.chain for stream in segment.streams if stream.id == replica.stream]
+    if not streams:
+        return replica.stream >= info.next_stream
+    return any(host_of(info, node) is host for node in streams[0].members)
 
 
 def _expected(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from varlog.base.errors import InvalidArgument
-from varlog.base.ids import Glsn, LogId, Slot
+from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
@@ -30,10 +30,12 @@ from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
 from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.transport.peer import Peer, Reply, Request
+from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -333,6 +335,23 @@ def drain_forgotten() -> Iterator[None]:
         return await plain(self, request)
 
     with _swap(Catalog, register=register):
+        yield
+
+
+@_bug(
+    "a node is a member as soon as it has begun to copy",
+    lambda weather: weather.shape.rebuilds and weather.shape.nodes > weather.shape.replicas > 1,
+)
+def half_copy_counts() -> Iterator[None]:
+    async def advance(self: Rebuilder, name: ReplicaId, stream: pb.StreamInfo) -> bool:
+        sources = [node for node in self._sources(name, stream) if node != stream.copy.replaces]
+        if sources:
+            await self._links.ask(NodeId(stream.copy.node), Method.COPY, self._request(name, stream, sources))
+            trimmed = self._catalog.log(name.log).trimmed
+            await self._swap_in(name, stream, pb.ReplicaStatus(trimmed_glsn=trimmed))
+        return False
+
+    with _swap(Rebuilder, _advance=advance):
         yield
 
 

@@ -104,7 +104,8 @@ class SimulatedCluster:
     async def _run_repository(self, process: Process) -> None:
         assert process.metadata is not None
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
-        config = RepositoryConfig(listen=listen, lost_ms=self.weather.shape.lost_ms)
+        shape = self.weather.shape
+        config = RepositoryConfig(listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms)
         repository = Repository(process.world, process.metadata, config)
         await repository.start()
         await self._serve(process, repository.wait_failed())
@@ -116,6 +117,7 @@ class SimulatedCluster:
             repositories=addresses,
             listen=f"{process.host.name}:{NODE_PORT}",
             file_bytes=self.weather.shape.file_bytes,
+            copy_bytes_per_s=self.weather.shape.copy_bytes_per_s,
         )
         node = StorageNode(process.world, process.disks, config)
         await node.start()

@@ -48,6 +48,16 @@ SEAL_MOMENTS = {
 """The same of runs in which a log is sealed."""
 
 
+REBUILD_MOMENTS = {
+    (Kind.REQUEST, Method.COPY): 2,
+    (Kind.REPLY, Method.COPY): 2,
+    (Kind.PART, Method.READ): 3,
+    (Kind.REPLY, Method.DIGEST): 2,
+    (Kind.REQUEST, Method.DROP): 1,
+}
+"""The same of runs in which lost replicas are rebuilt."""
+
+
 class Target(Protocol):
     """The cluster, as faults see it."""
 
@@ -67,9 +77,11 @@ class Target(Protocol):
 class Nemesis:
     """All faults of one run."""
 
-    def __init__(self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False) -> None:
-        """`seals`: a log is to be sealed."""
-        self._moments = MOMENTS | SEAL_MOMENTS if seals else MOMENTS
+    def __init__(
+        self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False, rebuilds: bool = False
+    ) -> None:
+        """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
+        self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
         self._target = target
         self._loop = target.loop
         self._weather = weather
@@ -77,6 +89,8 @@ class Nemesis:
         self._tasks: list[asyncio.Task[None]] = []
         self._down: dict[Host, None] = {}
         """Crashed by us and not yet started again."""
+        self._away: dict[Host, None] = {}
+        """For long."""
         self.rotten: Host | None = None
         """One of its files has a flipped bit."""
         self.struck: dict[str, int] = {}
@@ -96,6 +110,7 @@ class Nemesis:
         self._repeat(weather.failing_syncs, self._fail_sync)
         self._repeat(weather.failing_commits, self._fail_commit)
         self._repeat(weather.stops, self._stop_server)
+        self._repeat(weather.absences, self._leave)
         if weather.rot:
             self._tasks.append(self._loop.create_task(self._rot(seconds), name="rot"))
         self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
@@ -178,6 +193,22 @@ class Nemesis:
 
     async def _bring_back(self, host: Host) -> None:
         await asyncio.sleep(self._around(self._weather.downtime))
+        self._down.pop(host, None)
+        if not host.up:
+            self._target.start(host)
+
+    async def _leave(self) -> None:
+        """A node is away until it is given up, and comes back some time after that."""
+        up = [host for host in self._target.nodes if host.up]
+        if not up or any(host in self._away for host in self._target.nodes):
+            return
+        host = self._random.choice(up)
+        self._away[host] = None
+        self._count("long absence")
+        self._down[host] = None
+        host.crash(power_loss=self._random.random() < self._weather.power_loss)
+        await asyncio.sleep(self._weather.absence_seconds * self._random.uniform(0.8, 2.0))
+        self._away.pop(host, None)
         self._down.pop(host, None)
         if not host.up:
             self._target.start(host)

@@ -190,6 +190,10 @@ class Expectation:
     """Seconds from then on within which an append must be acked."""
     excuse: str = ""
     """Why this stream need not take appends; empty: it must."""
+    replicas: int = 0
+    """How many replicas that work it must have at the end."""
+    thin: str = ""
+    """Why it may have fewer; empty: it must have them all."""
 
 
 Record = Append | Read | Subscription | Tail | Trim | Seal | Find | FinalLog | Replica | Expectation

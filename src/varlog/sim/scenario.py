@@ -15,6 +15,8 @@ from itertools import cycle
 from random import Random
 from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
 from varlog.base.errors import AlreadyExists, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
@@ -77,7 +79,8 @@ class Scenario:
         self._drainer: Drainer | None = None
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
-        self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=weather.shape.seals)
+        shape = weather.shape
+        self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=shape.seals, rebuilds=shape.rebuilds)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
@@ -192,7 +195,10 @@ class Scenario:
         self.violations += self._not_left()
         self.stopping = True
         await self._settle(admin, cluster)
+        await self._await_rebuilt(admin)
         await self._await_calm(admin, cluster)
+        for (name, number), known in expected.items():
+            self._expect_replicas(known, self.infos[name], number)
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
@@ -288,6 +294,11 @@ class Scenario:
 
     async def _log_info(self, admin: Process, name: str) -> pb.LogInfo:
         """The chain, asked for by the published protocol."""
+        reply = await self._ask(admin, Method.GET_LOG, pb.GetLogRequest(name=name))
+        assert isinstance(reply, pb.LogInfo)
+        return reply
+
+    async def _ask(self, admin: Process, method: Method, message: Message) -> Message:
         hosts = cycle(self.cluster.repositories)
         deadline = admin.clock.now() + BOUND_SECONDS
         while True:
@@ -295,7 +306,7 @@ class Scenario:
                 address = f"{next(hosts).name}:{REPOSITORY_PORT}"
                 peer = await connect_peer(admin.world, address, {}, timeout=5.0)
                 try:
-                    reply = await peer.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=5.0)
+                    reply: Message = (await peer.call(method, message, timeout=5.0)).message
                 finally:
                     peer.close()
             except VarlogError:
@@ -303,8 +314,7 @@ class Scenario:
                     raise
                 await admin.clock.sleep(0.2)
             else:
-                assert isinstance(reply.message, pb.LogInfo)
-                return reply.message
+                return reply
 
     def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
         """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
@@ -335,6 +345,46 @@ class Scenario:
         return all(
             any(not self._trouble(info, stream, node) for node in stream.members) for stream in info.chain[-1].streams
         )
+
+    # ------------------------------------------------------------ rebuilding
+
+    async def _await_rebuilt(self, admin: Process) -> None:
+        """Until every stream that has ended has all its replicas again, where that can be, or time is up."""
+        deadline = self.loop.now + BOUND_SECONDS
+        while self.loop.now < deadline:
+            self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
+            reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
+            assert isinstance(reply, pb.StatusReply)
+            states = {(each.log, each.stream): each.replicas for log in reply.logs for each in log.streams}
+            if all(
+                self._thin(info, stream)
+                or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))
+                for info in self.infos.values()
+                for stream in info.chain[-1].streams
+                if stream.state == pb.STREAM_FINALIZED
+            ):
+                return
+            await admin.clock.sleep(0.5)
+
+    def _expect_replicas(self, known: Expectation, info: pb.LogInfo, number: int) -> None:
+        stream = next(stream for stream in info.chain[-1].streams if stream.id == number)
+        known.replicas, known.thin = len(stream.members), self._thin(info, stream)
+
+    def _thin(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
+        """Why a stream need not have all its replicas at the end; empty: it must."""
+        troubles = [trouble for node in stream.members if (trouble := self._trouble(info, stream, node))]
+        if not troubles:
+            return ""
+        if any(trouble.startswith("a bit") for trouble in troubles) or not self.shape.rebuilds:
+            return troubles[0]
+        if stream.state != pb.STREAM_FINALIZED:
+            return f"it has not ended, and {troubles[0]}"
+        if len(troubles) == len(stream.members):
+            return "no member is left to copy from"
+        hosts = [self.host_of(info, node) for node in stream.members]
+        if sum(host not in hosts for host in self.cluster.nodes) < len(troubles):
+            return "there are no nodes left to copy to"
+        return ""
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
         address = next(each.address for each in info.nodes if each.node_id == node)

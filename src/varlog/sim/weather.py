@@ -151,6 +151,9 @@ class FaultWeather:
     """The repository's store told to fail its next commit."""
     stops: float = 0.0
     """Servers ended in good order, and started again."""
+    absences: float = 0.0
+    """Nodes that are away for so long that their replicas are rebuilt, and come back."""
+    absence_seconds: float = 5.0
     rot: bool = False
     """Once, one bit of one file flips; where streams have other copies."""
     lost_node: bool = False
@@ -169,10 +172,15 @@ class FaultWeather:
             "failing syncs": self.failing_syncs,
             "failing commits": self.failing_commits,
             "stops": self.stops,
+            "long absences": self.absences,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
         once = f"{'; a bit flips' * self.rot}{'; one node is lost for good' * self.lost_node}"
         return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{once}"
+
+
+NEVER_MS = 3_600_000
+"""Longer than any run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +218,20 @@ class Shape:
     """One with a store of its own, or several that share one and elect a leader."""
     lost_ms: int = 1000
     """How long a node may be away before others take over from it."""
+    rebuild_ms: int = NEVER_MS
+    """How long a node may be away before its replicas of ended streams are copied to others."""
+    copy_bytes_per_s: int = 256 << 20
+    """How fast a node copies."""
     seals: bool = False
     """The last log is sealed while faults strike."""
     drains: bool = False
     """A node is drained while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
+
+    @property
+    def rebuilds(self) -> bool:
+        return self.rebuild_ms < NEVER_MS
 
     def describe(self) -> str:
         return (
@@ -227,6 +243,7 @@ class Shape:
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}; "
             f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
+            f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
 
 
@@ -285,7 +302,8 @@ def draw(seed: int | str) -> Weather:
     random = Random(f"{seed}/weather")
     network = _draw_network(random)
     faults = _draw_faults(random)
-    shape = replace(_draw_shape(random), drains=_draw_drain(seed))
+    faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
+    shape = replace(shape, drains=_draw_drain(seed))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -364,6 +382,25 @@ def _draw_loss(random: Random) -> dict[str, bool]:
 def _draw_drain(seed: int | str) -> bool:
     """By a chance of its own, so that all else is drawn as it was before there were drains."""
     return Random(f"{seed}/drain").random() < 0.2
+
+
+def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
+    """Soon or never; fast, or so slowly that much happens meanwhile. Somebody must be there to copy to."""
+    rebuild_ms = random.choice((NEVER_MS, NEVER_MS, 50, 500, 2000))
+    if rebuild_ms == NEVER_MS:
+        return faults, shape
+    lost_ms = random.choice((20, 100, 300))
+    shape = replace(
+        shape,
+        rebuild_ms=rebuild_ms,
+        lost_ms=lost_ms,
+        copy_bytes_per_s=random.choice((1 << 16, 1 << 18, 256 << 20)),
+        nodes=max(shape.nodes, shape.replicas + random.choice((1, 1, 2))),
+        chaos_seconds=shape.chaos_seconds + 5.0,
+        seals=shape.seals or random.random() < 0.3,
+    )
+    seconds = (rebuild_ms + lost_ms) / 1000 + between(random, 0.2, 5.0)
+    return replace(faults, absences=between(random, 0.1, 0.6), absence_seconds=seconds), shape
 
 
 def _draw_shape(random: Random) -> Shape:

@@ -1,7 +1,8 @@
 """Making and removing a replica's folder, so that a crash in between leaves nothing half made or half gone.
 
 A replica exists from the moment its spec does, which is written last. It is gone from the moment its
-`dropped` mark is there, which is removed last.
+`dropped` mark is there, which is removed last. One that is copied from other nodes has the mark `copying`
+before anything else and until it is complete: a folder with that mark is garbage to whoever opens it.
 """
 
 from varlog.base.errors import AlreadyExists, Corrupt, NoSpace
@@ -15,15 +16,30 @@ from varlog.storage.walk import search_behind
 from varlog.storage.writer import begin_file
 
 
-async def make_folder(place: Place, spec: bytes, pool: FilePool, files: Files, header: FileHeader) -> None:
-    """With its first, empty data file; durable on return."""
+async def make_folder(
+    place: Place, spec: bytes, pool: FilePool, files: Files, header: FileHeader, producers: bytes | None = None
+) -> None:
+    """With its first, empty data file; durable on return.
+
+    With `producers`, what is known of them up to the first slot, it is a copy that is about to begin.
+    """
     await _clear_unfinished(place)
     await place.disk.make_folder(place.folder)
+    if producers is not None:
+        await replace_file(place.disk, place.path(layout.COPYING), b"")
+        base = layout.encode_base(place.replica, header.first_slot, producers)
+        await replace_file(place.disk, place.path(layout.BASE), base)
     file, handle = await begin_file(place, pool, header)
     files.append(file)
     files.adopt(file, handle)
     await replace_file(place.disk, place.path(layout.SPEC), layout.encode_spec(place.replica, spec))
     await place.disk.sync_folder(_parent(place.folder))
+
+
+async def complete_copy(disk: Disk, folder: str) -> None:
+    """From now on it is a replica like any other."""
+    await disk.remove(f"{folder}/{layout.COPYING}")
+    await disk.sync_folder(folder)
 
 
 async def _clear_unfinished(place: Place) -> None:
@@ -32,7 +48,7 @@ async def _clear_unfinished(place: Place) -> None:
     if not await disk.exists(place.folder):
         return
     names = await disk.list(place.folder)
-    if layout.DROPPED not in names:
+    if layout.DROPPED not in names and layout.COPYING not in names:
         if layout.SPEC in names or layout.FAILED in names:
             raise AlreadyExists(f"replica {place.replica} is there already")
         if await _has_data(place, names):
@@ -60,12 +76,13 @@ async def drop_folder(disk: Disk, folder: str) -> None:
     """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
     if not await disk.exists(folder):
         return
-    try:
-        await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
-    except NoSpace:
-        pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
+    if layout.COPYING not in await disk.list(folder):
+        try:
+            await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
+        except NoSpace:
+            pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
     for name in await disk.list(folder):
-        if name != layout.DROPPED:
+        if name not in (layout.DROPPED, layout.COPYING):
             await disk.remove(f"{folder}/{name}")
     await disk.sync_folder(folder)
     await disk.remove_folder(folder)

@@ -85,6 +85,7 @@ def _is_replica_file(name: str) -> bool:
         layout.BASE,
         layout.FAILED,
         layout.DROPPED,
+        layout.COPYING,
     )
 
 
@@ -124,7 +125,8 @@ async def _verify_one(
     short = name.rpartition("/")[2]
     if short == layout.FAILED:
         return [Finding(name, 0, 0, True, "the replica stopped after a failed write or sync")]
-    return [Finding(name, 0, 0, False, "the replica is being removed")] if short == layout.DROPPED else []
+    notes = {layout.DROPPED: "the replica is being removed", layout.COPYING: "the replica is a copy in the making"}
+    return [Finding(name, 0, 0, False, notes[short])] if short in notes else []
 
 
 async def _check_small(disk: Disk, name: str) -> None:

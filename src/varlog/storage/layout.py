@@ -8,6 +8,7 @@
         base                         the first slot still there, once files were removed by trimming
         free-0.data                  blocks for the next data file, fresh or recycled
         failed                       a write or sync failed: nothing here is trusted again
+        copying                      it is being copied from other nodes and not complete: nothing here counts
         dropped                      the folder is being removed
 
 A data file gets its name only after its header is on disk. The header names the file before it by
@@ -39,7 +40,7 @@ FILE_HEADER_BYTES = 4096
 MOST_RESERVE_BYTES = 64 << 10
 """Kept free at the end of each file for bindings, trims and seals on a full volume."""
 
-SPEC, BASE, FAILED, DROPPED = "spec", "base", "failed", "dropped"
+SPEC, BASE, FAILED, DROPPED, COPYING = "spec", "base", "failed", "dropped", "copying"
 DATA_SUFFIX, INDEX_SUFFIX, NEW_SUFFIX = ".data", ".index", ".new"
 FREE_PREFIX = "free-"
 
@@ -139,9 +140,11 @@ class FileHeader(NamedTuple):
     """As of the end of the file before."""
 
     @classmethod
-    def first(cls, replica: ReplicaId, size: int, random: Random) -> "FileHeader":
-        """That of a new replica."""
-        return cls(replica, 0, size, next_generation(0, random), 0, 0, Facts())
+    def first(
+        cls, replica: ReplicaId, size: int, random: Random, slot: int = 0, facts: Facts | None = None
+    ) -> "FileHeader":
+        """That of a new replica, whose slots below the given one are trimmed."""
+        return cls(replica, slot, size, next_generation(0, random), 0, 0, Facts() if facts is None else facts)
 
 
 def next_generation(previous: int, random: Random) -> int:

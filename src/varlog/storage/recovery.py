@@ -75,7 +75,7 @@ async def recover(disk: Disk, folder: str, file_bytes: int) -> Recovered:
 
 
 async def _read_spec(disk: Disk, folder: str, names: Sequence[str]) -> tuple[Place, bytes]:
-    if layout.SPEC not in names or layout.DROPPED in names:
+    if layout.SPEC not in names or layout.DROPPED in names or layout.COPYING in names:
         raise NotFound(f"there is no replica in {folder}")
     try:
         replica, spec = layout.decode_spec(await read_whole(disk, f"{folder}/{layout.SPEC}"))

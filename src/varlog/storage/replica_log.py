@@ -14,6 +14,7 @@ to every later call and, by a marker in its folder, to every later opening.
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import NamedTuple
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -32,7 +33,7 @@ from varlog.ports.disk import Disk, DiskFailed, replace_file
 from varlog.storage import layout, search
 from varlog.storage.facts import Facts
 from varlog.storage.files import Files
-from varlog.storage.folders import drop_folder, make_folder
+from varlog.storage.folders import complete_copy, drop_folder, make_folder
 from varlog.storage.group import finish_record, seal_record, trim_record
 from varlog.storage.housekeeping import free_trimmed, write_sidecars
 from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
@@ -46,7 +47,17 @@ from varlog.storage.writer import Writer
 from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
 
-__all__ = ["DigestRow", "ReplicaLog", "Run"]
+__all__ = ["Beginning", "DigestRow", "ReplicaLog", "Run"]
+
+
+class Beginning(NamedTuple):
+    """Where a copy begins: what lies before is trimmed."""
+
+    slot: Slot
+    """Of the first batch that is there."""
+    trimmed_glsn: Glsn
+    producers: bytes
+    """A snapshot of the table of producers as of there."""
 
 
 class ReplicaLog:
@@ -152,6 +163,34 @@ class ReplicaLog:
         pool, files = FilePool(place, file_bytes), Files(place)
         await make_folder(place, spec, pool, files, FileHeader.first(replica, file_bytes, random))
         return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), file_bytes, random)
+
+    @classmethod
+    async def create_copy(
+        cls,
+        disk: Disk,
+        folder: str,
+        replica: ReplicaId,
+        spec: bytes,
+        beginning: Beginning,
+        *,
+        random: Random,
+        file_bytes: int = FILE_BYTES,
+    ) -> "ReplicaLog":
+        """Make a replica that is to become a copy of another. It does not exist for `open` before `complete`."""
+        _check_file_bytes(file_bytes)
+        place = Place(disk, folder, replica)
+        pool, files = FilePool(place, file_bytes), Files(place)
+        facts = Facts(beginning.slot, beginning.trimmed_glsn, beginning.slot)
+        header = FileHeader.first(replica, file_bytes, random, beginning.slot, facts.copy())
+        producers = ProducerTable.load(beginning.producers)
+        await make_folder(place, spec, pool, files, header, beginning.producers)
+        return cls(Recovered(place, spec, files, pool, facts, producers), file_bytes, random)
+
+    async def complete(self) -> None:
+        """The copy is whole and right: from now on it counts, durably."""
+        self._check()
+        invariant(self._facts.end is not None and not self.staged, "only what is finished is complete")
+        await complete_copy(self._place.disk, self._place.folder)
 
     @classmethod
     async def open(cls, disk: Disk, folder: str, *, random: Random, file_bytes: int = FILE_BYTES) -> "ReplicaLog":

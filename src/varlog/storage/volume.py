@@ -57,7 +57,7 @@ class Volume:
 
     @classmethod
     async def open(cls, disk: Disk, random: Random) -> "Volume":
-        """Read whose volume this is; an empty folder is formatted. Drops that were interrupted are finished."""
+        """Read whose volume this is; an empty folder is formatted. What was half dropped or half copied goes."""
         names = await disk.list("")
         if IDENTITY in names:
             volume = cls(disk, _decode(await read_whole(disk, IDENTITY)))
@@ -107,8 +107,12 @@ class Volume:
 
     async def replicas(self) -> list[ReplicaId]:
         """Those that were created in full, in order."""
-        names = [name for name in await self.disk.list(REPLICAS) if layout.SPEC in await self._names_in(name)]
-        return sorted(map(_parse, names))
+        found = []
+        for name in await self.disk.list(REPLICAS):
+            names = await self._names_in(name)
+            if layout.SPEC in names and layout.COPYING not in names:
+                found.append(_parse(name))
+        return sorted(found)
 
     async def drop(self, replica: ReplicaId) -> None:
         """Remove a replica, open or failed or half made; one that is not there is gone already."""
@@ -117,7 +121,8 @@ class Volume:
     async def _sweep(self) -> None:
         await self.disk.make_folder(REPLICAS)
         for name in await self.disk.list(REPLICAS):
-            if layout.DROPPED in await self._names_in(name):
+            names = await self._names_in(name)
+            if layout.DROPPED in names or layout.COPYING in names:
                 await drop_folder(self.disk, f"{REPLICAS}/{name}")
         await self.disk.sync_folder("")
 

@@ -23,6 +23,9 @@ class Method(IntEnum):
     DROP = 9
     REPORT = 10
 
+    # rebuilding, served by nodes
+    COPY = 11
+
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
     PRODUCER = 17
@@ -57,6 +60,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.TRIM: (pb.TrimRequest, pb.ReplicaStatus),
     Method.DROP: (pb.DropRequest, pb.Empty),
     Method.REPORT: (pb.GetReportRequest, pb.GetReportResponse),
+    Method.COPY: (pb.CopyRequest, pb.ReplicaStatus),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),

@@ -281,6 +281,22 @@ def test_i14_a_replica_that_never_hears_of_a_commit() -> None:
 # ---------------------------------------------------------------- lanes
 
 
+def test_i14_a_stream_that_has_too_few_replicas() -> None:
+    story = Story()
+    expected = story.expect(excuse="it has ended")
+    expected.replicas = 2
+    story.final("")
+    story.replica("", node=1, state="finished")
+    assert story.violations("I14")
+    story.replica("", node=2, state="failed", excuse="a sync failed")
+    assert story.violations("I14")
+    expected.thin = "there are no nodes left to copy to"
+    assert not story.violations("I14")
+    expected.thin = ""
+    story.replica("", node=3, state="finished")
+    assert not story.violations("I14")
+
+
 def test_lanes_out_of_order() -> None:
     story = Story()
     story.ack("a", 2).lane = "p"

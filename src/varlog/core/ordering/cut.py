@@ -130,6 +130,15 @@ class LogOrder:
         known.members = tuple(member for member in known.members if member != node)
         known.tails.pop(node, None)
         known.bound.pop(node, None)
+
+    def replace(self, stream: StreamId, lost: NodeId, node: NodeId) -> None:
+        """Another node has everything an ended stream holds, on disk, and is a member in the place of one."""
+        known = self._streams[stream]
+        invariant(known.finalized or self._closed, "only what has ended gets other members", stream=stream)
+        known.members = tuple(node if member == lost else member for member in known.members)
+        known.tails.pop(lost, None)
+        known.bound.pop(lost, None)
+        known.stopped = ""  # it asked for nothing but this
         self._release(known)
 
     def restore(self, cut: Cut) -> None:

@@ -1,6 +1,7 @@
 """I14. It gets going again: once faults have stopped, appends and subscriptions proceed within a bound.
 
-And every replica that works has heard of all that is committed, and has it on disk.
+And every replica that works has heard of all that is committed, and has it on disk; and there are as many of
+them as there should be, those of lost nodes rebuilt on others (C5).
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
             )
     yield from _subscriptions(history)
     yield from _replicas(history)
+    yield from _copies(history)
 
 
 def _subscriptions(history: LogHistory) -> Iterator[Violation]:
@@ -59,4 +61,16 @@ def _replicas(history: LogHistory) -> Iterator[Violation]:
                 "I14",
                 f"stream {replica.stream} on node {replica.node} has commits up to slot {replica.committed} on disk "
                 f"long after faults stopped; {due} are committed",
+            )
+
+
+def _copies(history: LogHistory) -> Iterator[Violation]:
+    for expected in history.expectations:
+        well = [each for each in history.replicas if each.stream == expected.stream and each.state != "failed"]
+        if not expected.thin and len(well) < expected.replicas:
+            nodes = ", ".join(str(replica.node) for replica in well)
+            yield history.violation(
+                "I14",
+                f"stream {expected.stream} has {len(well)} of {expected.replicas} replicas long after faults stopped: "
+                f"those of nodes {nodes or 'none'}",
             )

@@ -14,6 +14,7 @@ class ReplicaState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPLICA_SEALED: _ClassVar[ReplicaState]
     REPLICA_FINISHED: _ClassVar[ReplicaState]
     REPLICA_FAILED: _ClassVar[ReplicaState]
+    REPLICA_COPYING: _ClassVar[ReplicaState]
 
 class SlotContent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -37,6 +38,7 @@ REPLICA_OPEN: ReplicaState
 REPLICA_SEALED: ReplicaState
 REPLICA_FINISHED: ReplicaState
 REPLICA_FAILED: ReplicaState
+REPLICA_COPYING: ReplicaState
 SLOT_UNKNOWN: SlotContent
 SLOT_EMPTY: SlotContent
 SLOT_DATA: SlotContent
@@ -68,18 +70,20 @@ class Binding(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark")
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn")
     STATE_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
     state: ReplicaState
     contiguous: int
     committed: int
     trimmed: int
     high_watermark: int
-    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
+    trimmed_glsn: int
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -98,16 +102,18 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     LOG_NAME_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
     log_name: str
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ...) -> None: ...
+    copy: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -138,14 +144,16 @@ class SealRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
 
 class DigestRequest(_message.Message):
-    __slots__ = ("replica", "low", "high")
+    __slots__ = ("replica", "low", "high", "bindings")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
+    BINDINGS_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     low: int
     high: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ...) -> None: ...
+    bindings: bool
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., bindings: _Optional[bool] = ...) -> None: ...
 
 class DigestRow(_message.Message):
     __slots__ = ("slot", "count", "content", "crc")
@@ -160,12 +168,14 @@ class DigestRow(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., count: _Optional[int] = ..., content: _Optional[_Union[SlotContent, str]] = ..., crc: _Optional[int] = ...) -> None: ...
 
 class DigestReply(_message.Message):
-    __slots__ = ("status", "rows")
+    __slots__ = ("status", "rows", "bindings")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
+    BINDINGS_FIELD_NUMBER: _ClassVar[int]
     status: ReplicaStatus
     rows: _containers.RepeatedCompositeFieldContainer[DigestRow]
-    def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ...) -> None: ...
+    bindings: _containers.RepeatedCompositeFieldContainer[Binding]
+    def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
     __slots__ = ("replica", "end")
@@ -176,7 +186,7 @@ class FinishRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored")
+    __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored", "whole")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -188,6 +198,7 @@ class ReadRequest(_message.Message):
     PART_BYTES_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
@@ -199,17 +210,20 @@ class ReadRequest(_message.Message):
     part_bytes: int
     wait: bool
     stored: bool
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., time_us: _Optional[int] = ..., stop_glsn: _Optional[int] = ..., max_batches: _Optional[int] = ..., part_bytes: _Optional[int] = ..., wait: _Optional[bool] = ..., stored: _Optional[bool] = ...) -> None: ...
+    whole: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., glsn: _Optional[int] = ..., time_us: _Optional[int] = ..., stop_glsn: _Optional[int] = ..., max_batches: _Optional[int] = ..., part_bytes: _Optional[int] = ..., wait: _Optional[bool] = ..., stored: _Optional[bool] = ..., whole: _Optional[bool] = ...) -> None: ...
 
 class ReadPart(_message.Message):
-    __slots__ = ("slot", "bindings", "status")
+    __slots__ = ("slot", "bindings", "status", "producers")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     BINDINGS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     slot: int
     bindings: _containers.RepeatedCompositeFieldContainer[Binding]
     status: ReplicaStatus
-    def __init__(self, slot: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., status: _Optional[_Union[ReplicaStatus, _Mapping]] = ...) -> None: ...
+    producers: bool
+    def __init__(self, slot: _Optional[int] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ..., status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., producers: _Optional[bool] = ...) -> None: ...
 
 class TrimRequest(_message.Message):
     __slots__ = ("replica", "upto")
@@ -220,10 +234,22 @@ class TrimRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., upto: _Optional[int] = ...) -> None: ...
 
 class DropRequest(_message.Message):
-    __slots__ = ("replica",)
+    __slots__ = ("replica", "before")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
+    before: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., before: _Optional[int] = ...) -> None: ...
+
+class CopyRequest(_message.Message):
+    __slots__ = ("spec", "end", "sources")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    spec: ReplicaSpec
+    end: int
+    sources: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ..., end: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LogStreamUncommitReport(_message.Message):
     __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble")
@@ -422,20 +448,32 @@ class LeaseReply(_message.Message):
     def __init__(self, lease_ms: _Optional[int] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
-    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn")
+    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy")
     ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     END_SLOT_FIELD_NUMBER: _ClassVar[int]
     FROM_GLSN_FIELD_NUMBER: _ClassVar[int]
     UNTIL_GLSN_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
     id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     state: StreamState
     end_slot: int
     from_glsn: int
     until_glsn: int
-    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ...) -> None: ...
+    copy: StreamCopy
+    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ..., copy: _Optional[_Union[StreamCopy, _Mapping]] = ...) -> None: ...
+
+class StreamCopy(_message.Message):
+    __slots__ = ("node", "replaces", "number")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    replaces: int
+    number: int
+    def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
     __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams")

@@ -1,0 +1,251 @@
+"""Replicas of ended streams whose nodes are lost: copied to other nodes, and swapped in when they are complete."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.node.test_takeback import payloads
+from tests.repository.test_healer import healed, log_info
+from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, servers
+
+import varlog
+from varlog.base.errors import NotFound
+from varlog.ports.disk import DiskFailed
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+QUICK = {"rebuild_ms": 300}
+
+
+async def seal(cluster: Servers, log: pb.LogInfo) -> None:
+    peer = await cluster.to_repository()
+    await peer.call(Method.SEAL_LOG, pb.SealLogRequest(log=log.id), timeout=TIMEOUT_S)
+    peer.close()
+
+
+async def trim(cluster: Servers, log: pb.LogInfo, upto: int) -> None:
+    peer = await cluster.to_repository()
+    await peer.call(Method.TRIM_LOG, pb.TrimLogRequest(log=log.id, upto=upto), timeout=TIMEOUT_S)
+    peer.close()
+
+
+async def status(cluster: Servers) -> pb.StatusReply:
+    peer = await cluster.to_repository()
+    reply = (await peer.call(Method.STATUS, pb.StatusRequest(), timeout=TIMEOUT_S)).message
+    peer.close()
+    assert isinstance(reply, pb.StatusReply)
+    return reply
+
+
+async def first_stream(cluster: Servers, until: Callable[[pb.StreamInfo], bool]) -> pb.StreamInfo:
+    while not until(stream := (await log_info(cluster)).chain[0].streams[0]):
+        await asyncio.sleep(0.02)
+    return stream
+
+
+async def dropped(cluster: Servers, node: int) -> None:
+    """Until a node has no replica of the first stream any more."""
+    while any(replica.id.stream == 1 for replica in cluster.nodes[node].replicas.all()):
+        await asyncio.sleep(0.02)
+
+
+async def fill(cluster: Servers, log: pb.LogInfo, batches: int = 20) -> list[bytes]:
+    peer = await cluster.to_node(log.chain[0].streams[0].members[0])
+    sent = [f"entry {number}".encode() * 50 for number in range(batches)]
+    for number, payload in enumerate(sent):
+        await append(peer, log, batch(payload, payload, sequence=number))
+    return [payload for payload in sent for _ in range(2)]
+
+
+def test_a_lost_replica_of_an_ended_stream_is_copied_and_the_lost_one_dropped_when_it_returns(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, **QUICK) as cluster:
+            log = await cluster.create_log()
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log)
+            await trim(cluster, log, 7)  # in the middle of a batch
+            lost, spare = members[1], next(node for node in range(1, 5) if node not in members)
+            await cluster.stop_node(lost)
+            await healed(cluster, 2)
+            stream = await first_stream(cluster, lambda stream: lost not in stream.members)
+            assert list(stream.members) == [members[0], spare, members[2]], "in the lost one's place"
+            assert not stream.HasField("copy")
+            parts = await read_parts(await cluster.to_node(spare), log, slot=7)
+            assert payloads(parts) == sent[6:], "the batch that the trim point lies in is there"
+            original = await read_parts(await cluster.to_node(members[0]), log, slot=7)
+            assert [list(part.message.bindings) for part in parts] == [list(part.message.bindings) for part in original]
+            peer = await cluster.to_node(spare)
+            again = await append(peer, log, batch(sent[2], sent[2], sequence=1))
+            assert again.message.slot == 2, "it knows of batches that are trimmed"
+            await cluster.start_node(lost)
+            await dropped(cluster, lost)
+            assert list((await log_info(cluster)).chain[0].streams[0].members) == list(stream.members)
+            await cluster.stop_node(spare)
+            await cluster.start_node(spare)
+            assert payloads(await read_parts(await cluster.to_node(spare), log, slot=7)) == sent[6:]
+
+    run(story())
+
+
+def test_a_sealed_log_is_rebuilt_and_read_while_its_members_change(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, **QUICK) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            log = await connected.create_log("orders", replicas=2)
+            for number in range(50):
+                await log.append(f"{number}".encode())
+            await log.seal()
+            members = list((await log_info(cluster)).chain[0].streams[0].members)
+            for lost in members:  # one after the other: at last none of the first members is left
+                await cluster.stop_node(lost)
+                while lost in (await log_info(cluster)).chain[0].streams[0].members:
+                    await asyncio.sleep(0.02)
+                found = [entry.payload async for entry in log.subscribe(start=1)]
+                assert [bytes(each) for each in found] == [f"{number}".encode() for number in range(50)]
+                await cluster.start_node(lost)
+                await dropped(cluster, lost)
+
+    run(story())
+
+
+def test_a_node_that_returns_before_the_swap_keeps_its_replica(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, **QUICK) as cluster:
+            spare = 3
+            await cluster.stop_node(spare)
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log, 200)
+            await seal(cluster, log)
+            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)  # about three seconds
+            await cluster.stop_node(members[1])
+            await first_stream(cluster, lambda stream: stream.copy.node == spare)
+            while "being copied" not in (await status(cluster)).logs[0].streams[0].trouble:
+                await asyncio.sleep(0.02)
+            await cluster.start_node(members[1])
+            stream = await first_stream(cluster, lambda stream: not stream.HasField("copy"))
+            assert list(stream.members) == members
+            while (tmp_path / f"node{spare}" / "replicas" / f"{log.id}.1.1").exists():
+                await asyncio.sleep(0.02)
+            assert payloads(await read_parts(await cluster.to_node(members[1]), log, slot=0)) == sent
+            while (await status(cluster)).logs[0].streams[0].trouble:
+                await asyncio.sleep(0.05)
+
+    run(story())
+
+
+def test_a_replica_that_has_failed_is_rebuilt_elsewhere_at_once_and_dropped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:  # its node is there: nobody waits for `rebuild_ms`
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log)
+            await seal(cluster, log)
+            failed = next(replica for replica in cluster.nodes[members[0]].replicas.all() if replica.id.stream == 1)
+            while failed.log.end is None:
+                await asyncio.sleep(0.01)
+            failed.fail(DiskFailed("an input or output error"))
+            stream = await first_stream(cluster, lambda stream: members[0] not in stream.members)
+            assert payloads(await read_parts(await cluster.to_node(stream.members[0]), log, slot=0)) == sent
+            await dropped(cluster, members[0])
+            while (tmp_path / f"node{members[0]}" / "replicas" / f"{log.id}.1.1").exists():
+                await asyncio.sleep(0.02)
+
+    run(story())
+
+
+def test_a_target_that_is_killed_half_way_starts_anew_and_never_serves_the_half(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, **QUICK) as cluster:
+            spare = 3
+            await cluster.stop_node(spare)
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log, 100)
+            await seal(cluster, log)
+            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)
+            await cluster.stop_node(members[0])
+            folder = tmp_path / f"node{spare}" / "replicas" / f"{log.id}.1.1"
+            while not (folder / "spec").exists():
+                await asyncio.sleep(0.01)
+            assert (folder / "copying").exists()
+            with pytest.raises(NotFound):
+                await read_parts(await cluster.to_node(spare), log, slot=0)
+            await cluster.stop_node(spare)
+            assert (folder / "copying").exists()
+            assert members[0] in (await log_info(cluster)).chain[0].streams[0].members
+            await cluster.start_node(spare)
+            stream = await first_stream(cluster, lambda stream: spare in stream.members)
+            assert list(stream.members) == [spare, members[1]]
+            assert not (folder / "copying").exists()
+            assert payloads(await read_parts(await cluster.to_node(spare), log, slot=0)) == sent
+
+    run(story())
+
+
+def test_a_repository_that_restarts_goes_on_with_a_copy(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, **QUICK) as cluster:
+            spare = 3
+            await cluster.stop_node(spare)
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            await fill(cluster, log, 100)
+            await seal(cluster, log)
+            await cluster.start_node(spare, copy_bytes_per_s=1 << 17)
+            await cluster.stop_node(members[1])
+            copied = await first_stream(cluster, lambda stream: stream.HasField("copy"))
+            await cluster.stop_repository()
+            await cluster.start_repository()
+            stream = await first_stream(cluster, lambda stream: spare in stream.members)
+            assert list(stream.members) == [members[0], spare]
+            spec = next(replica.spec for replica in cluster.nodes[spare].replicas.all())
+            assert spec.copy == copied.copy.number, "the same copy"
+
+    run(story())
+
+
+def test_what_nobody_has_is_named_and_nothing_is_guessed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, **QUICK) as cluster:
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            sent = await fill(cluster, log, 5)
+            await seal(cluster, log)
+            for node in members:
+                await cluster.stop_node(node)
+            while "slots 0 to 9 are unavailable" not in (await status(cluster)).logs[0].streams[0].trouble:
+                await asyncio.sleep(0.05)
+            assert list((await log_info(cluster)).chain[0].streams[0].members) == members
+            await cluster.start_node(members[0])  # one is enough: the other is copied from it
+            stream = await first_stream(cluster, lambda stream: members[1] not in stream.members)
+            assert payloads(await read_parts(await cluster.to_node(stream.members[1]), log, slot=0)) == sent
+
+    run(story())
+
+
+def test_a_log_that_is_removed_while_it_is_copied_leaves_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, **QUICK) as cluster:
+            spare = 3
+            await cluster.stop_node(spare)
+            log = await cluster.create_log(replicas=2)
+            members = list(log.chain[0].streams[0].members)
+            await fill(cluster, log, 100)
+            await seal(cluster, log)
+            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)
+            await cluster.stop_node(members[1])
+            folder = tmp_path / f"node{spare}" / "replicas" / f"{log.id}.1.1"
+            while not folder.exists():
+                await asyncio.sleep(0.01)
+            peer = await cluster.to_repository()
+            await peer.call(Method.REMOVE_LOG, pb.RemoveLogRequest(name="orders"), timeout=TIMEOUT_S)
+            while folder.exists():
+                await asyncio.sleep(0.02)
+            with pytest.raises(NotFound):
+                await log_info(cluster)
+
+    run(story())
