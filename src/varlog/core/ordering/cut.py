@@ -130,6 +130,7 @@ class LogOrder:
         known.members = tuple(member for member in known.members if member != node)
         known.tails.pop(node, None)
         known.bound.pop(node, None)
+        self._release(known)
 
     def replace(self, stream: StreamId, lost: NodeId, node: NodeId) -> None:
         """Another node has everything an ended stream holds, on disk, and is a member in the place of one."""
