@@ -149,7 +149,8 @@ def test_small_things(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert inside.ok("node", "drain", "2") == "node 2 is drained: it is a member of no open stream; it is empty\n"
         assert inside.ok("node", "rm", "2") == "removed node 2; its id is not given out again\n"
         wait_until(lambda: not cluster.pid_of("node", 2), "a removed node ends")
-        assert "node 2 ended with status 1: node 2 was removed from this cluster for good" in cluster.errors()
+        told = "node 2 ended with status 1: node 2 was removed from this cluster for good"
+        wait_until(lambda: told in cluster.errors(), "nobody was told")
         cluster.stop()
     with up(tmp_path / "cluster") as cluster:  # its folder is still there, and keeps nobody from being ready
         assert [node["id"] for node in Inside(cluster.url, tmp_path, capsys).rows("node", "ls")] == [1]
