@@ -88,7 +88,7 @@ def test_a_node_is_drained_and_removed_and_stays_away(tmp_path: Path, capsys: py
             assert status == 1
             lines = page.splitlines()
             assert lines[0].startswith("! node 3: not connected; last seen ")
-            assert lines[1] == "! log orders: streams 1, 2, ended: no word of its copy on node 3"
+            assert lines[1] == "! log orders: streams 1, 2: no word of its copy on node 3"
             status, _, errors = inside.run("node", "rm", "3", "--force")
             assert status == 2
             assert errors.count("given up: its copy of log orders, stream ") == 2
@@ -96,7 +96,7 @@ def test_a_node_is_drained_and_removed_and_stays_away(tmp_path: Path, capsys: py
             removed = inside.ok("node", "rm", "3", "--force", "--yes")
             assert removed == "removed node 3; its id is not given out again\n"
             assert sorted(node_states(inside)) == [1, 2, 4]
-            assert inside.run("status")[1].startswith("! log orders: streams 1, 2, ended: has 2 of 3 copies\n")
+            assert inside.run("status")[1].startswith("! log orders: streams 1, 2: has 2 of 3 copies\n")
             assert inside.ok("read", "orders", "1..4", "--raw") == "a\nb\nc\nd\n"
 
             with another_node(cluster, cluster.folder / "node-3") as back:
