@@ -88,7 +88,8 @@ class Healer:
         connected = dict.fromkeys(self._links.connected())
         for node in self._catalog.nodes:
             if node in connected:
-                self._missing.pop(node, None)
+                if self._missing.pop(node, None) is not None:
+                    self._not_before.clear()  # what could not be healed without it may be now
             else:
                 self._missing.setdefault(node, now)
 
