@@ -60,6 +60,10 @@ def test_the_same_without_await() -> None:
         assert [info.name for info in cluster.logs()] == ["orders"]
         assert len(cluster.nodes()) == 2
         assert cluster.status().logs[0].tail == 25
+        assert not cluster.drain_node(1, undo=True).draining
+        assert {stream.log for stream in cluster.check_node(1).streams} == {"orders"}
+        with pytest.raises(varlog.Conflict, match="node 1 cannot be removed"):
+            cluster.remove_node(1)
         assert log.seal() == 26
         with pytest.raises(varlog.Sealed):
             log.append(b"z")

@@ -109,7 +109,7 @@ def test_a_cluster_serves_loses_a_node_stops_and_resumes(tmp_path: Path) -> None
         os.kill(cluster.pid_of("node", 2), signal.SIGKILL)
         wait_until(lambda: not cluster.pid_of("node", 2), "the list still has the dead node")
         assert len(cluster.processes()) == 3
-        assert "node 2 was ended by SIGKILL" in cluster.errors()
+        wait_until(lambda: "node 2 was ended by SIGKILL" in cluster.errors(), "nobody was told")
         assert cluster.ok("read", "orders", "1..3", "--raw") == "a\nb\nc\n"
         pids = [each["pid"] for each in cluster.processes()]
         assert cluster.stop() == 0

@@ -151,10 +151,10 @@ def test_too_few_nodes_is_said_clearly() -> None:
     ("free", "total", "full"),
     [
         (0, 1000 * MIB, True),
-        (9 * MIB, 1000 * MIB, True),
-        (10 * MIB, 1000 * MIB, False),
-        (64 * MIB, 1 << 40, False),
-        (63 * MIB, 1 << 40, True),
+        (MIB - 1, 100 * MIB, True),
+        (MIB, 100 * MIB, False),
+        (8 * MIB, 1 << 40, False),
+        (7 * MIB, 1 << 40, True),
         (0, 0, False),
     ],
 )

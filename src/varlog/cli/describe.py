@@ -109,7 +109,7 @@ def log_troubles(status: LogStatus) -> list[str]:
         if not is_open(status, stream):
             ended.setdefault(stream.trouble, []).append(str(stream.stream))
     for trouble, names in ended.items():
-        lines.append(f"stream{'s' * (len(names) > 1)} {', '.join(names)}, ended: {trouble}")
+        lines.append(f"stream{'s' * (len(names) > 1)} {', '.join(names)}: {trouble}")
     return lines
 
 

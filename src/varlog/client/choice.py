@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from varlog.base.errors import NotFound, Sealed, Unavailable, VarlogError
+from varlog.base.errors import NotFound, ReplicaFailed, Sealed, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.client.limits import REFUSED_SECONDS, TIMEOUT_SECONDS
 from varlog.client.routes import Routes, StreamRoute
@@ -41,6 +41,8 @@ class Choice:
         left = [route for route in found if self._refusal(route) is None]
         if not left:
             error = self._refusal(found[0])
+            if isinstance(error, ReplicaFailed):
+                return None  # another stream is to take its place; who waits for that has a deadline
             raise error if error is not None else Unavailable("no stream takes appends")
         return left
 

@@ -15,8 +15,8 @@ from varlog.base.ids import NodeId
 
 FULL_SHARE = 100
 """A volume with less than this part of it free is full,"""
-FULL_BYTES = 64 << 20
-"""unless so much is free, which is enough on any."""
+FULL_BYTES = 8 << 20
+"""unless so much is free, in which a node with files of the usual size can open a replica."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,20 @@ class Absences:
         self._looked_at = clock.now()
         self._missing: dict[NodeId, float] = {}
 
-    def look(self) -> None:
-        """To be called on every turn of the loop."""
+    def look(self) -> bool:
+        """To be called on every turn of the loop. Whether somebody who was missed is back."""
         now = self._clock.now()
         if now - self._looked_at > LATE_LOOKS * self._look_s:
             self._missing.clear()
         self._looked_at = now
         connected = dict.fromkeys(self._links.connected())
+        back = False
         for node in self._catalog.nodes:
             if node in connected:
-                self._missing.pop(node, None)
+                back |= self._missing.pop(node, None) is not None
             else:
                 self._missing.setdefault(node, now)
+        return back
 
     def is_lost(self, node: NodeId, after_s: float) -> bool:
         """Whether it has been away for so long."""

@@ -61,7 +61,8 @@ class Healer:
         """Until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._absences.look()
+            if self._absences.look():
+                self._not_before.clear()  # what could not be healed without those who are back may be now
             await self._look_at_all()
 
     async def _look_at_all(self) -> None:
