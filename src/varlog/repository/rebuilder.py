@@ -133,7 +133,7 @@ class Rebuilder:
             return
         target = self._choose(name, stream, lost[0])
         if target is None:
-            self._troubles[name] = f"node {lost[0]} is lost, and there is no other that could take its replica now"
+            self._troubles[name] = f"no other node can take the replica of node {lost[0]} now"
             return
         await self._change(name, lambda log, copied: _begin(log, copied, lost[0], target))
 
@@ -230,7 +230,7 @@ class Rebuilder:
         further = status.contiguous > self._carried[name]
         self._carried[name] = Slot(max(status.contiguous, self._carried[name]))
         self._troubles[name] = (
-            f"the replica of node {stream.copy.replaces} is lost and being copied to node {target}: "
+            f"the replica of node {stream.copy.replaces} is being copied to node {target}: "
             f"{status.contiguous} of {stream.end_slot} slots"
         )
         return further

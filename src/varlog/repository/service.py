@@ -315,7 +315,7 @@ class Service:
             segment=replica.segment,
             stream=replica.stream,
             committed=known.committed if known is not None else stream.end_slot,
-            trouble=self._rebuilder.trouble(replica) or (known.stopped if known is not None else ""),
+            trouble=known.stopped if known is not None else "",
         )
         silent = []
         for node in stream.members:
@@ -336,6 +336,7 @@ class Service:
             status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
         elif len(stream.members) < wanted and not status.trouble:
             status.trouble = f"has {len(stream.members)} of {wanted} copies"
+        status.trouble = "; ".join(filter(None, (status.trouble, self._rebuilder.trouble(replica))))
         return status
 
 
