@@ -26,7 +26,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "history_dropped_early": 20,
     "merge_does_not_wait": 20,
     "missing_report_ignored": 20,
-    "older_writer_taken": 200,
+    "older_writer_taken": 300,
     "primary_asks_nobody": 150,
     "producers_forgotten": 60,
     "retry_with_new_identity": 20,

@@ -91,6 +91,13 @@ def _loses_power(weather: Weather, replicas: int) -> bool:
     return faults.power_loss > 0 and faults.node_crashes + faults.snipes > 0 and weather.shape.replicas >= replicas
 
 
+def _leaves_last_words(weather: Weather) -> bool:
+    """Primaries die, what they sent last arrives late, and their streams are not replaced before they are back."""
+    faults, shape = weather.faults, weather.shape
+    dies = faults.node_crashes + faults.snipes > 0 and shape.replicas >= 2
+    return dies and weather.network.stragglers > 0 and shape.lost_ms >= 300
+
+
 # ---------------------------------------------------------------- node
 
 
@@ -177,10 +184,7 @@ def primary_asks_nobody() -> Iterator[None]:
         yield
 
 
-@_bug(
-    "a backup takes what was on its way from an earlier life of its primary",
-    lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0 and weather.shape.replicas >= 2,
-)
+@_bug("a backup takes what was on its way from an earlier life of its primary", _leaves_last_words)
 def older_writer_taken() -> Iterator[None]:
     with _swap(Verbs, _shut_out=lambda self, replica, writer: None):
         yield
