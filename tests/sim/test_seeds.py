@@ -23,6 +23,7 @@ ONCE_FAILED: dict[int, str] = {
     131: "the primary of a sealed log was said to have lost what a backup had not cut off yet (status)",
     456: "the primary of a sealed log was said to wait for its backups before it takes appends (status)",
     1134: "a seal whose commit failed was said to be refused, and had been done (I11)",
+    194: "a replica was not rebuilt because the only node left for it drained (I14)",
     1229: "a time was looked for without a stream that had just come (find)",
     1545: "a node whose connection broke while it registered got two ids, and was locked out (I14)",
     2076: "a producer's batches were overtaken on another stream (lanes)",

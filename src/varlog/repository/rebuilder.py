@@ -146,10 +146,11 @@ class Rebuilder:
             node
             for node in self._links.connected()
             if node not in stream.members
-            and not self._catalog.nodes[node].draining
             and under_way.count(node) < COPIES_PER_NODE
             and self._links.row(node, name) is None  # what it had of this stream is still to be dropped
         ]
+        # better a copy on a node that is about to leave than one copy less
+        free = [node for node in free if not self._catalog.nodes[node].draining] or free
         fresh = [node for node in free if (name, node) not in self._avoid]
         zones = {number: node.zone for number, node in self._catalog.nodes.items()}
         others = [NodeId(node) for node in stream.members if node != lost]
