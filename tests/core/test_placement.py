@@ -162,11 +162,12 @@ def test_when_a_volume_is_full(free: int, total: int, full: bool) -> None:
     assert is_full(free, total) is full
 
 
-def test_a_replacement_is_in_a_zone_of_its_own_where_there_is_one_and_else_the_least_loaded() -> None:
-    load = {NodeId(3): 0, NodeId(4): 7, NodeId(5): 2}
-    others = [NodeId(1), NodeId(2)]
-    zones = {NodeId(1): "a", NodeId(2): "b", NodeId(3): "a", NodeId(4): "c", NodeId(5): "b"}
-    assert place_replacement(load, others, zones) == 4
-    assert place_replacement(load, others, {}) == 3
-    assert place_replacement({NodeId(3): 0, NodeId(5): 2}, others, zones) == 3
-    assert place_replacement({NodeId(1): 0}, others, zones) is None
+def test_a_replacement_is_fit_then_in_a_zone_of_its_own_then_the_least_loaded() -> None:
+    nodes = {NodeId(3): Candidate("a", 0), NodeId(4): Candidate("c", 7), NodeId(5): Candidate("b", 2)}
+    assert place_replacement(nodes, ["a", "b"]) == 4
+    assert place_replacement(nodes, ["a", "b", "c"]) == 3
+    assert place_replacement({NodeId(3): Candidate("a", 5), NodeId(5): Candidate("b", 2)}, ["a", "b"]) == 5
+    leaving = {NodeId(3): Candidate("c", 0, draining=True), NodeId(5): Candidate("b", 2, full=True)}
+    assert place_replacement(leaving | {NodeId(6): Candidate("a", 9)}, ["a"]) == 6
+    assert place_replacement(leaving, ["a"]) == 3, "better there than one copy less"
+    assert place_replacement({}, ["a"]) is None

@@ -113,7 +113,7 @@ QUESTIONS: dict[Method, Message] = {
     Method.DRAIN_NODE: pb.DrainNodeRequest(node_id=3, undo=True),
     Method.CHECK_NODE: pb.CheckNodeRequest(node_id=3),
     Method.REMOVE_NODE: pb.RemoveNodeRequest(node_id=3, force=True),
-    Method.LEASE: pb.LeaseRequest(node_id=1, boot=2),
+    Method.LEASE: pb.LeaseRequest(),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,

@@ -90,17 +90,19 @@ def most_zones(replicas: int, zones: Iterable[str]) -> int:
     return min(replicas, len(set(zones)))
 
 
-def place_replacement(
-    load: Mapping[NodeId, int], others: Collection[NodeId], zones: Mapping[NodeId, str]
-) -> NodeId | None:
-    """Who takes the place of a lost member beside `others`; None if nobody can.
+def place_replacement(nodes: Mapping[NodeId, Candidate], taken: Collection[str]) -> NodeId | None:
+    """Which of the nodes takes the place of a lost member beside others in the zones `taken`; None if there is none.
 
-    A node in a zone that none of them is in comes first, then the least loaded. Nodes without a zone share none.
+    One that is fit comes first, for better a copy on a node that is about to leave than one copy less; then one in
+    another zone, then the least loaded.
     """
-    taken = [zones.get(node, "") for node in others]
-
-    def rank(node: NodeId) -> tuple[bool, int, NodeId]:
-        zone = zones.get(node, "")
-        return bool(zone) and zone in taken, load[node], node
-
-    return min((node for node in load if node not in others), key=rank, default=None)
+    return min(
+        nodes,
+        key=lambda number: (
+            bool(nodes[number].unfit),
+            nodes[number].zone in taken,
+            nodes[number].replicas,
+            number,
+        ),
+        default=None,
+    )

@@ -27,7 +27,7 @@ from varlog.transport.peer import PartStream, Peer, Reply
 from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-from varlog.wire.record import RecordKind, walk_records
+from varlog.wire.record import batches_in
 
 PART_BYTES = 2 << 20
 """Wanted size of what is stored with one sync; less where files are small."""
@@ -299,14 +299,8 @@ async def _both(one: Awaitable[One], other: Awaitable[Other]) -> tuple[One, Othe
 
 def _batches(part: Reply) -> Batches:
     """Each checked against its own crc."""
-    data = memoryview(part.body)
     try:
-        found = [
-            data[record.body : record.body + record.length]
-            for record in walk_records(data)
-            if record.kind == RecordKind.BATCH
-        ]
-        return [(body, check_batch(body)) for body in found]
+        return [(batch, check_batch(batch)) for batch in batches_in(part.body)]
     except Corrupt as error:
         raise _SourceFailed(error.message) from error
 

@@ -19,7 +19,7 @@ from varlog.transport.peer import Peer, Reply
 from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-from varlog.wire.record import RecordKind, walk_records
+from varlog.wire.record import batches_in
 
 STORE_BYTES = 1 << 20
 """Wanted size of one STORE; a larger batch goes alone."""
@@ -124,12 +124,7 @@ class Forwarder:
 
     async def _read_back(self) -> tuple[Slot, list[Buffer]]:
         run = await self._replica.log.read(self._cursor, self._replica.log.durable, STORE_BYTES)
-        batches = [
-            run.data[record.body : record.body + record.length]
-            for record in walk_records(run.data)
-            if record.kind == RecordKind.BATCH
-        ]
-        return run.end, list(batches)
+        return run.end, list(batches_in(run.data))
 
     # ------------------------------------------------------------ without a task
 

@@ -127,9 +127,7 @@ class RepositoryLink:
     def _ask_lease(self, peer: Peer) -> None:
         """With every heartbeat. The answer counts from when the question left."""
         sent = self._world.clock.now()
-        registration = self._registration()
-        request = pb.LeaseRequest(node_id=registration.node_id, boot=registration.boot)
-        answer = peer.start_call(Method.LEASE, request, timeout=self._lease_s)
+        answer = peer.start_call(Method.LEASE, pb.LeaseRequest(), timeout=self._lease_s)
         answer.add_done_callback(lambda done: self._answered(done, sent))
 
     def _answered(self, answer: "asyncio.Future[Reply]", sent: float) -> None:

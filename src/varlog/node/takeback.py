@@ -18,13 +18,13 @@ from varlog.base.errors import Corrupt, Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
 from varlog.node.forwarder import LONGEST_PAUSE_S, PAUSE_S, STORE_TIMEOUT_S, Connect
-from varlog.node.replica import Batches, Replica
+from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer
 from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-from varlog.wire.record import RecordKind, walk_records
+from varlog.wire.record import batches_in
 
 NOT_YET = "takes no appends yet"
 """The beginning of what is told as long as it lasts."""
@@ -92,17 +92,8 @@ class TakeBack:
         request = pb.ReadRequest(log=name.log, segment=name.segment, stream=name.stream, slot=start, stored=True)
         async with peer.stream(Method.READ, request, timeout=STORE_TIMEOUT_S) as parts:
             async for part in parts:
-                batches = _batches(memoryview(part.body))
+                batches = [(batch, check_batch(batch)) for batch in batches_in(part.body)]
                 if batches:
                     await self._replica.store(Slot(part.message.slot), batches, settle=False)
         if self._replica.log.appended <= start:
             raise Corrupt(f"{peer.remote} said it had more than slot {start} of {name}, and gave nothing")
-
-
-def _batches(data: memoryview) -> Batches:
-    found = [
-        data[record.body : record.body + record.length]
-        for record in walk_records(data)
-        if record.kind == RecordKind.BATCH
-    ]
-    return [(body, check_batch(body)) for body in found]

@@ -93,11 +93,10 @@ class NodeLinks:
         if link is not None:
             link.peer.close()
 
-    def check_registered(self, peer: Peer, node: NodeId) -> None:
-        """Raise `Unavailable` unless this is the node's connection."""
-        link = self._links.get(node)
-        if link is None or link.peer is not peer:
-            raise Unavailable(f"node {node} is not registered on this connection")
+    def node_at(self, peer: Peer) -> NodeLink | None:
+        """The node whose connection this is; None for others, and for one that was replaced."""
+        link = peer.context
+        return link if isinstance(link, NodeLink) and self._links.get(link.node) is link else None
 
     def _lost(self, link: NodeLink) -> None:
         if self._links.get(link.node) is link:
@@ -166,9 +165,9 @@ class NodeLinks:
 
     def report(self, peer: Peer, report: pb.GetReportResponse) -> None:
         """Take a pushed report: count it for the order, then compare it with what should be."""
-        link = peer.context
-        if not isinstance(link, NodeLink) or self._links.get(link.node) is not link:
-            return  # of a connection that was replaced
+        link = self.node_at(peer)
+        if link is None:
+            return
         if not link.gate.admits(report.boot, report.sequence):
             return
         link.last_report = self._clock.now()

@@ -20,6 +20,7 @@ from varlog.ports.disk import DiskFailed
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks, slots_of
+from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
@@ -142,19 +143,16 @@ class Rebuilder:
         under_way = [each.copy.node for _, each in self._ended() if each.HasField("copy")]
         if len(under_way) >= COPIES_AT_ONCE:
             return None
-        free = [
-            node
-            for node in self._links.connected()
+        free = {
+            node: candidate
+            for node, candidate in candidates(self._catalog, self._links).items()
             if node not in stream.members
             and under_way.count(node) < COPIES_PER_NODE
             and self._links.row(node, name) is None  # what it had of this stream is still to be dropped
-        ]
-        # better a copy on a node that is about to leave than one copy less
-        free = [node for node in free if not self._catalog.nodes[node].draining] or free
-        fresh = [node for node in free if (name, node) not in self._avoid]
-        zones = {number: node.zone for number, node in self._catalog.nodes.items()}
-        others = [NodeId(node) for node in stream.members if node != lost]
-        return place_replacement(self._catalog.load_of(fresh or free), others, zones)
+        }
+        fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
+        others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
+        return place_replacement(fresh or free, [other.zone for other in others if other is not None])
 
     def _unavailable(self, name: ReplicaId, stream: pb.StreamInfo) -> str:
         if not stream.end_slot:

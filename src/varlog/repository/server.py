@@ -63,10 +63,6 @@ class Repository:
         return self._server.address
 
     @property
-    def leads(self) -> bool:
-        return self._term is not None
-
-    @property
     def catalog(self) -> Catalog:
         """Of the present term; raises `NotLeader` in those of others."""
         if self._term is None:
@@ -107,7 +103,7 @@ class Repository:
                 await self._world.clock.sleep(PAUSE_S)
                 continue
             term = Term(self._world, self._store.fenced(leadership), leadership, self._config)
-            lost = asyncio.ensure_future(leadership.wait_lost())
+            lost = self._scope.spawn(leadership.wait_lost(), name="wait for the end of the lead")
             try:
                 await self._lead(term, lost)
             finally:
@@ -118,7 +114,7 @@ class Repository:
                 await leadership.resign()
             await self._world.clock.sleep(PAUSE_S)
 
-    async def _lead(self, term: Term, lost: "asyncio.Future[None]") -> None:
+    async def _lead(self, term: Term, lost: "asyncio.Task[None]") -> None:
         """Until the lead is lost or the term has failed; raises what no other term could mend."""
         try:
             await term.start()

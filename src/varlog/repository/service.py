@@ -152,7 +152,8 @@ class Service:
 
     def lease(self, request: Request) -> None:
         """A registered node may go on taking appends for a while (W16)."""
-        self._links.check_registered(request.peer, NodeId(request.message.node_id))
+        if self._links.node_at(request.peer) is None:
+            raise Unavailable("no node is registered on this connection")
         request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
 
     # ------------------------------------------------------------ making and removing logs

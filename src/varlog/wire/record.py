@@ -103,3 +103,13 @@ def walk_records(data: Buffer) -> Iterator[Record]:
         record = read_record(data, offset)
         yield record
         offset = record.end
+
+
+def batches_in(data: Buffer) -> list[memoryview]:
+    """The batches among the records in `data`, unchecked and not copied."""
+    view = memoryview(data)
+    return [
+        view[record.body : record.body + record.length]
+        for record in walk_records(view)
+        if record.kind == RecordKind.BATCH
+    ]

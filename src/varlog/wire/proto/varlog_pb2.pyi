@@ -434,12 +434,8 @@ class RegisterReply(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., directory: _Optional[_Union[NodeDirectory, _Mapping]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
-    __slots__ = ("node_id", "boot")
-    NODE_ID_FIELD_NUMBER: _ClassVar[int]
-    BOOT_FIELD_NUMBER: _ClassVar[int]
-    node_id: int
-    boot: int
-    def __init__(self, node_id: _Optional[int] = ..., boot: _Optional[int] = ...) -> None: ...
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class LeaseReply(_message.Message):
     __slots__ = ("lease_ms",)
