@@ -270,6 +270,33 @@ class Log:
     def seal(self, *, timeout: float | None = None) -> Glsn:
         return self._thread.run(self._log.seal(timeout=timeout))
 
+    def reconfigure(
+        self,
+        *,
+        ordering: str | None = None,
+        replicas: int | None = None,
+        streams: int | None = None,
+        ack: int | None = None,
+        members: Sequence[int] = (),
+        roll_bytes: int | None = None,
+        roll_seconds: float | None = None,
+        roll: bool = False,
+        timeout: float | None = None,
+    ) -> client.LogDescription:
+        return self._thread.run(
+            self._log.reconfigure(
+                ordering=ordering,
+                replicas=replicas,
+                streams=streams,
+                ack=ack,
+                members=members,
+                roll_bytes=roll_bytes,
+                roll_seconds=roll_seconds,
+                roll=roll,
+                timeout=timeout,
+            )
+        )
+
     def info(self, *, timeout: float | None = None) -> client.LogDescription:
         return self._thread.run(self._log.info(timeout=timeout))
 

@@ -22,7 +22,7 @@ from varlog.wire.batch import Batch
 Entry = tuple[bytes, bytes | None, dict[str, bytes]]
 Future = asyncio.Future[Ack]
 
-ROUTE = StreamRoute(LogId(1), Epoch(1), StreamId(3), (), True, None)
+ROUTE = StreamRoute(LogId(1), Epoch(1), StreamId(3), (), True, None, Glsn(1), None)
 
 
 class Owner:

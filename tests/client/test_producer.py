@@ -271,7 +271,7 @@ def test_a_name_that_is_used_twice_is_noticed_where_it_can_be() -> None:
 
 
 def test_names_choose_streams_evenly_and_stay_when_others_go() -> None:
-    routes = [StreamRoute(1, 1, number, (1,), True, None) for number in range(1, 5)]  # type: ignore[arg-type]
+    routes = [StreamRoute(1, 1, number, (1,), True, None, 1, None) for number in range(1, 5)]  # type: ignore[arg-type]
     chosen = {name: stream_of_name(name, routes).id for name in (f"producer-{n}" for n in range(400))}
     for route in routes:
         assert 60 < sum(stream == route.id for stream in chosen.values()) < 140

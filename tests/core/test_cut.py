@@ -259,3 +259,37 @@ def test_a_member_that_takes_the_place_of_a_lost_one_lets_cuts_be_forgotten() ->
     assert (known.members, known.stopped) == ((1, 5), "")
     report(order, 5, 1, 3, bound=3)
     assert (order.kept_cuts, len(order.bound_cuts(9))) == (0, 1)
+
+
+def test_a_stream_that_has_ended_is_forgotten_when_every_member_has_its_cuts() -> None:
+    order = make((1, 2), (3, 4))
+    for node, stream in ((1, 1), (2, 1), (3, 2), (4, 2)):
+        report(order, node, stream, 5)
+    make_cut(order)
+    report(order, 1, 1, 5, bound=5)
+    assert order.finalize(StreamId(1)) == 5
+    order.end(StreamId(1))
+    assert [commit.binding.count for commit in order.missed(StreamId(1), Slot(0))] == [5], "a member lacks it"
+    report(order, 2, 1, 5, bound=5)
+    assert order.stream(StreamId(1)) is None
+    assert not report(order, 2, 1, 5, bound=5), "it may say so again"
+    assert order.stream(StreamId(2)) is not None
+
+
+def test_a_segment_begins_where_the_last_one_ended() -> None:
+    order = make((1,), (2,))
+    report(order, 1, 1, 3)
+    report(order, 2, 2, 2)
+    make_cut(order)
+    with pytest.raises(InvariantBroken):
+        order.begin_segment(Epoch(2), 5)  # its streams are open
+    for stream in (1, 2):
+        order.finalize(StreamId(stream))
+        order.end(StreamId(stream))
+    order.begin_segment(Epoch(2), 5)
+    order.add_stream(StreamId(3), [NodeId(1)])
+    report(order, 1, 3, 4)
+    cut = make_cut(order)
+    assert cut.segment == 2
+    assert ranges(cut) == [(3, 0, 6, 4)]
+    assert [commit.binding.glsn for commit in order.missed(StreamId(1), Slot(0))] == [1], "nobody has it on disk yet"

@@ -114,6 +114,18 @@ QUESTIONS: dict[Method, Message] = {
     Method.CHECK_NODE: pb.CheckNodeRequest(node_id=3),
     Method.REMOVE_NODE: pb.RemoveNodeRequest(node_id=3, force=True),
     Method.LEASE: pb.LeaseRequest(),
+    Method.RECONFIGURE_LOG: pb.ReconfigureLogRequest(
+        log=7,
+        ordering="cut",
+        replicas=3,
+        streams=2,
+        ack=3,
+        members=[1, 2, 4],
+        roll_bytes=0,
+        roll_ms=1000,
+        roll=True,
+        epoch=2,
+    ),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -165,6 +177,7 @@ ANSWERS: dict[Method, Message] = {
     ),
     Method.REMOVE_NODE: pb.Empty(),
     Method.LEASE: pb.LeaseReply(lease_ms=3000),
+    Method.RECONFIGURE_LOG: LOG,
 }
 
 FRAMES: dict[str, Frame] = {

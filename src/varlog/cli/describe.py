@@ -124,8 +124,9 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
         lines.append(f"{log.streams - len(writable)} of {log.streams} streams")
     for stream in status.streams:
         there = sum(replica.reported and replica.state != "failed" for replica in stream.replicas)
-        if there < log.replicas:
-            lines.append(f"{log.replicas - there} of {log.replicas} copies of stream {stream.stream}")
+        wanted = log.chain[stream.segment - 1].replicas
+        if there < wanted:
+            lines.append(f"{wanted - there} of {wanted} copies of stream {stream.stream}")
     return lines + too_few_zones(status, cluster)
 
 

@@ -119,6 +119,19 @@ def positive(text: str) -> int:
     return number
 
 
+def byte_count(text: str) -> int:
+    """An argument that is a size: a whole number of bytes, or with one of K, M, G, T behind it."""
+    units = {"K": 10, "M": 20, "G": 30, "T": 40}
+    shift = units.get(text[-1:].upper(), 0)
+    try:
+        number = int(text[:-1] if shift else text) << shift
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 64M or 1G, or 0 for no limit")
+    return number
+
+
 def seconds(text: str) -> float:
     """An argument that is a time above zero."""
     try:

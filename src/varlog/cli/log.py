@@ -4,11 +4,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, NotFound
-from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, with_cluster
+from varlog.cli.frame import (
+    Arguments,
+    Commands,
+    Parser,
+    add_command,
+    add_family,
+    byte_count,
+    positive,
+    split_addresses,
+    with_cluster,
+)
 from varlog.cli.output import Column, Printer, moment, number, render_table, size, to_json
 
 if TYPE_CHECKING:
-    from varlog.client import Cluster, ClusterStatus
+    from varlog.client import Cluster, ClusterStatus, LogDescription
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -18,9 +28,19 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
+    add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
     show.add_argument("name")
+    reconfigure = add_command(family, "reconfigure", reconfigure_log, "change what a log is made of, while it is used")
+    reconfigure.add_argument("name")
+    reconfigure.add_argument("--ordering", help="who numbers the entries")
+    reconfigure.add_argument("--replicas", type=positive, help="copies of every entry")
+    reconfigure.add_argument("--streams", type=positive, help="streams that take appends at once")
+    reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs")
+    reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
+    reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
+    add_limits(reconfigure, default=None)
     seal = add_command(family, "seal", seal_log, "close a log for good; it stays readable")
     seal.add_argument("name")
     trim = add_command(family, "trim", trim_log, "delete everything at or below a position")
@@ -31,13 +51,24 @@ def register(commands: Commands, summary: str) -> None:
     remove.add_argument("--yes", action="store_true", help="do not ask")
 
 
+def add_limits(parser: Parser, default: int | None) -> None:
+    """When a segment is followed by the next."""
+    parser.add_argument("--roll-bytes", type=byte_count, default=default, help="a new segment at this size, like 1G")
+    parser.add_argument("--roll-seconds", type=float, default=default, help="a new segment at this age")
+
+
 # ---------------------------------------------------------------- changing
 
 
 def create_log(arguments: Arguments) -> None:
     async def work(cluster: "Cluster") -> None:
         await cluster.create_log(
-            arguments.name, ordering=arguments.ordering, replicas=arguments.replicas, streams=arguments.streams
+            arguments.name,
+            ordering=arguments.ordering,
+            replicas=arguments.replicas,
+            streams=arguments.streams,
+            roll_bytes=arguments.roll_bytes,
+            roll_seconds=arguments.roll_seconds,
         )
 
     with_cluster(arguments, work)
@@ -45,6 +76,22 @@ def create_log(arguments: Arguments) -> None:
     copies = f"{arguments.replicas} replica{'s' * (arguments.replicas > 1)}"
     streams = f"{arguments.streams} stream{'s' * (arguments.streams > 1)}"
     Printer(arguments.output).done(facts, f"created {arguments.name}: {arguments.ordering}, {copies}, {streams}")
+
+
+def reconfigure_log(arguments: Arguments) -> None:
+    members = [positive(part) for part in split_addresses([arguments.members])]
+    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "roll")
+    wanted = {name: getattr(arguments, name) for name in names}
+
+    async def work(cluster: "Cluster") -> "LogDescription":
+        return await cluster.log(arguments.name).reconfigure(members=members, **wanted)
+
+    log = with_cluster(arguments, work)
+    last = log.chain[-1]
+    facts = {"name": log.name, "segment": last.epoch, "base": last.base}
+    facts |= {"ordering": log.ordering, "replicas": log.replicas, "streams": log.streams}
+    made = f"{log.ordering}, {log.replicas} replicas, {log.streams} streams"
+    Printer(arguments.output).done(facts, f"{log.name} is now {made}, in segment {last.epoch} from {last.base:,} on")
 
 
 def seal_log(arguments: Arguments) -> None:

@@ -32,6 +32,27 @@ def check_position(value: object, what: str, least: int = FIRST_GLSN) -> Glsn:
     return Glsn(value)
 
 
+def check_count(value: object, what: str) -> int:
+    """A number of things that somebody gave."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
+        raise InvalidArgument(f"{what} is a positive whole number, not {value!r}")
+    return value
+
+
+def check_bytes(value: object, what: str) -> int:
+    """A limit in bytes; 0 is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise InvalidArgument(f"{what} is a number of bytes, or 0 for no limit, not {value!r}")
+    return value
+
+
+def check_milliseconds(seconds: object, what: str) -> int:
+    """A limit in seconds, as milliseconds; 0 is none."""
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1 << 40:
+        raise InvalidArgument(f"{what} is a number of seconds, or 0 for no limit, not {seconds!r}")
+    return round(seconds * 1000)
+
+
 async def find_bounds(
     context: LogContext, *, start: int | None, stop: int | None, stream: StreamId | None, wait: bool, timeout: float
 ) -> Bounds:

@@ -9,6 +9,7 @@ from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavail
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
 from varlog.client.appender import Appender
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds
 from varlog.client.choice import Choice
 from varlog.client.context import LogContext
 from varlog.client.describe import (
@@ -88,17 +89,26 @@ class Cluster:
         ordering: str = "cut",
         replicas: int = 3,
         streams: int = 1,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
+
+        `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
+        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
         """
         opened = self._opened()
         request = pb.CreateLogRequest(name=check_name(name), ordering=ordering)
-        request.replicas = _small(replicas, "replicas")
-        request.streams = _small(streams, "streams")
+        request.replicas = check_count(replicas, "replicas")
+        request.streams = check_count(streams, "streams")
+        request.ack = 0 if ack is None else check_count(ack, "ack")
+        request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
+        request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)
@@ -152,7 +162,7 @@ class Cluster:
 
         Returns when this is recorded. `check_node` tells how far it is; appends go on meanwhile.
         """
-        request = pb.DrainNodeRequest(node_id=_small(node, "a node id"), undo=undo)
+        request = pb.DrainNodeRequest(node_id=check_count(node, "a node id"), undo=undo)
         answer = await self._opened().repositories.call(
             Method.DRAIN_NODE, request, timeout=self._seconds(timeout), changes=True
         )
@@ -160,7 +170,9 @@ class Cluster:
 
     async def check_node(self, node: int, *, timeout: float | None = None) -> NodeCheck:
         """What would become of its streams if a node were stopped now."""
-        answer = await self._ask(Method.CHECK_NODE, pb.CheckNodeRequest(node_id=_small(node, "a node id")), timeout)
+        answer = await self._ask(
+            Method.CHECK_NODE, pb.CheckNodeRequest(node_id=check_count(node, "a node id")), timeout
+        )
         return describe_check(cast(pb.CheckNodeReply, answer))
 
     async def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
@@ -170,7 +182,7 @@ class Cluster:
         as long as others have them too.
         """
         doubt = Doubt()
-        request = pb.RemoveNodeRequest(node_id=_small(node, "a node id"), force=force)
+        request = pb.RemoveNodeRequest(node_id=check_count(node, "a node id"), force=force)
         try:
             await self._opened().repositories.call(
                 Method.REMOVE_NODE, request, timeout=self._seconds(timeout), changes=True, doubt=doubt
@@ -230,9 +242,3 @@ class _Open:
                 callback()
         self._pool.close()
         await self._scope.close()
-
-
-def _small(value: object, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:
-        raise InvalidArgument(f"{what} is a positive whole number, not {value!r}")
-    return value

@@ -17,6 +17,7 @@ from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATC
 from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
 from varlog.client.questions import ask_by_id, ask_tail
+from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
 from varlog.runtime.timeout import within
@@ -220,6 +221,37 @@ class Log:
         info = cast(pb.LogInfo, answer)
         self._context.routes.adopt(info)
         return Glsn(info.chain[-1].end)
+
+    async def reconfigure(
+        self,
+        *,
+        ordering: str | None = None,
+        replicas: int | None = None,
+        streams: int | None = None,
+        ack: int | None = None,
+        members: Sequence[int] = (),
+        roll_bytes: int | None = None,
+        roll_seconds: float | None = None,
+        roll: bool = False,
+        timeout: float | None = None,
+    ) -> LogDescription:
+        """Change what the log is made of, while it is used; what is not given stays as it is.
+
+        More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
+        `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
+        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself.
+        """
+        request = reconfiguration(
+            ordering=ordering,
+            replicas=replicas,
+            streams=streams,
+            ack=ack,
+            members=members,
+            roll_bytes=roll_bytes,
+            roll_seconds=roll_seconds,
+            roll=roll,
+        )
+        return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 
     # ------------------------------------------------------------ looking
 

@@ -126,7 +126,7 @@ async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
         if glsn <= info.trimmed:
             raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
         hint = context.hints.stream_of(glsn) if attempt == 0 else None
-        routes = [route for route in context.routes.streams if hint in (None, route.id)]
+        routes = [route for route in context.routes.streams if hint in (None, route.id) and route.may_hold(glsn)]
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
@@ -177,6 +177,7 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     works = [
         _first_at(search, route, time_us, committed.get(route.id, Slot(0)), tail.trimmed)
         for route in context.routes.streams
+        if route.until is None or route.until > tail.trimmed + 1
     ]
     found: list[Glsn] = []
     for result in await asyncio.gather(*works, return_exceptions=True):

@@ -1,4 +1,8 @@
-"""Where a producer's batches go: one stream at a time, in order."""
+"""Where a producer's batches go: one stream at a time, in order.
+
+When that stream ends, what it refused goes on elsewhere. Without a name under another identity; with one under
+the same, with the numbers that the batches had: the next stream is told with which it begins.
+"""
 
 import asyncio
 from collections import deque
@@ -6,7 +10,7 @@ from hashlib import blake2b
 from math import inf
 
 from varlog.base import limits as shared
-from varlog.base.errors import NotFound, Timeout, Unavailable, VarlogError
+from varlog.base.errors import Sealed, Timeout, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
@@ -41,6 +45,10 @@ class Outlet:
         self._writers: dict[StreamRoute, StreamWriter] = {}
         self._current: StreamWriter | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._moving: asyncio.Task[None] | None = None
+        self._resume_at = 0
+        """While a named one moves: the number of its next batch."""
+        self._timeout = 0.0
         self._past = Past()
         self._scheduled = False
         self._closed = False
@@ -56,12 +64,16 @@ class Outlet:
     @property
     def broken(self) -> VarlogError | None:
         """Why nothing more can be sent."""
-        return self._broken or (self._current.broken if self._current is not None else None)
+        if self._broken is not None or self._current is None or self._moving is not None:
+            return self._broken
+        return self._current.broken
 
     @property
     def next_sequence(self) -> int:
         """What the next batch that is put gets, as long as the stream is the same."""
-        return (self._current.session.next_sequence if self._current is not None else 0) + len(self._queue)
+        if self._current is None or self._moving is not None:
+            return self._resume_at + len(self._queue)
+        return self._current.session.next_sequence + len(self._queue)
 
     def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
         """Of a named one that was opened: its producer id, and the stream that has its batch of this number."""
@@ -80,6 +92,7 @@ class Outlet:
         await asyncio.shield(self._opening)
 
     async def _open(self, timeout: float) -> None:
+        self._timeout = timeout
         deadline = self._world.clock.now() + timeout
         try:
             await self._context.routes.resolve(timeout)
@@ -106,8 +119,12 @@ class Outlet:
         if route is None:
             route = await self._own_stream(name, deadline)
         asked = await ask_producer(self._context, route, producer, deadline, begin=past.next_sequence)
-        session: Session[Carried] = Session(producer, asked.next_sequence)
-        self._current = self._writers[route] = self._writer(route, session)
+        self._begin(route, producer, asked.next_sequence)
+
+    def _begin(self, route: StreamRoute, producer: bytes, sequence: int) -> None:
+        """A named one sends to this stream from now on."""
+        self._resume_at = sequence
+        self._current = self._writers[route] = self._writer(route, Session(producer, sequence))
         self._current.prepare()
 
     def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> StreamWriter:
@@ -124,6 +141,8 @@ class Outlet:
     def close(self, error: VarlogError) -> None:
         """Send nothing more; who still waits is told."""
         self._closed = True
+        if self._moving is not None:
+            self._moving.cancel()
         for listeners, own in (
             (self._context.routes.listeners, self._changed),
             (self._context.choice.listeners, self.has_room),
@@ -158,6 +177,8 @@ class Outlet:
     def _choose(self) -> StreamWriter | None:
         if self.broken is not None:
             raise self.broken
+        if self._moving is not None:
+            return None
         routes = self._context.choice.candidates(self._stream)
         if routes is None:
             return None
@@ -166,7 +187,9 @@ class Outlet:
             if current is None:
                 raise Unavailable("the producer was not opened")
             if current.route not in routes:
-                raise NotFound("the stream of this producer takes no more entries: open it again")
+                if current.idle:
+                    self._move(current, current.session.next_sequence)
+                return None  # what is on its way is answered first
         if current is not None and current.route in routes and (self.named or not _given_up(current)):
             if current.ready:
                 return current
@@ -210,12 +233,46 @@ class Outlet:
 
     def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
         assert isinstance(batch, Chunk)
-        if self.named or isinstance(error, OWN_FAULT):
+        if self.named and isinstance(error, Sealed) and writer is self._current and self._put_back([batch, *behind]):
+            self._context.choice.refuse(writer.route, error)
+            self._move(writer, batch.sequence)
+        elif self.named or isinstance(error, OWN_FAULT):
             batch.fail(error)
             self.returned(writer, behind)
         else:
             self._context.choice.refuse(writer.route, error)
             self.returned(writer, [batch, *behind])
+
+    def _put_back(self, batches: list[Carried]) -> bool:
+        """To be sent again with the numbers they have; not if one was given up: another would get its number."""
+        chunks = [batch for batch in batches if isinstance(batch, Chunk)]
+        if any(chunk.ended for chunk in chunks):
+            return False
+        self._queue.extendleft(reversed(chunks))
+        return True
+
+    def _move(self, writer: StreamWriter, sequence: int) -> None:
+        """The stream of a named producer has ended: find another for the batches from this number on."""
+        if self._resume_at < sequence:
+            self._past.known.append((self._resume_at, sequence, writer.route))
+        self._resume_at = sequence
+        deadline = self._world.clock.now() + self._timeout
+        self._moving = self._context.scope.spawn(self._find_another(sequence, deadline), name="move a producer")
+
+    async def _find_another(self, sequence: int, deadline: float) -> None:
+        assert self._name is not None
+        producer = producer_id(self._name)
+        try:
+            route = await self._own_stream(self._name, deadline)
+            asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
+            if asked.next_sequence != sequence:
+                raise Unavailable("another producer uses this name: open it again")
+            self._begin(route, producer, sequence)
+        except VarlogError as error:
+            self._broken = error
+        self._moving = None
+        if not self._closed:
+            self._push()
 
     def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
         for batch in reversed(batches):

@@ -12,7 +12,8 @@ it keeps to one stream as long as that takes entries. At its start it asks how m
 has of it (`next_sequence`) and goes on from there. So a batch that is numbered by the application and
 sent again after a restart, `send_batch(entries, sequence=n)`, is recognised and is in the log once.
 What a name does not do: two processes that use it at the same time are taken for one, and the batch of
-one can be taken for that of the other. A named producer that is refused something ends; open it again.
+one can be taken for that of the other. When its stream ends, it goes on with another by itself, under
+the same numbers. One that is refused something for another reason ends; open it again.
 """
 
 import asyncio

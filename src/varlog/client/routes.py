@@ -27,6 +27,14 @@ class StreamRoute:
     writable: bool
     end: Slot | None
     """Of a finalized stream."""
+    first: Glsn
+    """All its entries are at this position or later,"""
+    until: Glsn | None
+    """and before this one, once it has ended."""
+
+    def may_hold(self, glsn: int) -> bool:
+        """Whether a position can be one of this stream."""
+        return self.first <= glsn and (self.until is None or glsn < self.until)
 
 
 class Routes:
@@ -179,4 +187,6 @@ def _route(info: pb.LogInfo, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> 
         members=tuple(NodeId(node) for node in stream.members),
         writable=not finalized and segment.state == pb.SEGMENT_OPEN and not info.sealed,
         end=Slot(stream.end_slot) if finalized else None,
+        first=Glsn(stream.from_glsn or segment.base),
+        until=Glsn(stream.until_glsn) if finalized and stream.until_glsn else None,
     )

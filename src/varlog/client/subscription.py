@@ -22,6 +22,7 @@ from varlog.client.limits import LAGGING_SECONDS, READ_AHEAD_BYTES, SILENT_SECON
 from varlog.client.parts import Placed
 from varlog.client.questions import ask_tail, committed_slot
 from varlog.client.reader import StreamReader
+from varlog.client.routes import StreamRoute
 from varlog.core.merge import InOrder, Merge, Piece
 from varlog.ports.clock import Timer
 
@@ -35,6 +36,8 @@ class _Feed:
         self._patience = patience
         self._tasks: list[asyncio.Task[None]] = []
         self._readers: dict[StreamId, StreamReader] = {}
+        self._later: list[StreamRoute] = []
+        """Streams of which nothing is needed yet."""
         self._buffered: dict[StreamId, int] = {}
         self._full: dict[StreamId, asyncio.Future[None]] = {}
         self._errors: dict[StreamId, VarlogError] = {}
@@ -154,6 +157,7 @@ class _Feed:
         except VarlogError as error:
             self._end(error)
         self._buffered[stream] = self._buffered.get(stream, 0) + size
+        self._begin_readers()
         self._wake()
 
     async def room(self, stream: StreamId) -> None:
@@ -176,16 +180,31 @@ class _Feed:
         if routes.end is not None and bounds.stream is None:
             stop = routes.end if bounds.stop is None else min(bounds.stop, routes.end)
             self._merge.stop = Glsn(stop)
+        self._later = []
         for route in routes.streams:
-            if bounds.stream not in (None, route.id):
-                continue
             reader = self._readers.get(route.id)
-            if reader is None:
-                reader = StreamReader(self._context, route, self._merge.next, bounds.stop, self, self._patience)
-                self._readers[route.id] = reader
-                self._spawn(reader.run, f"read stream {route.id}")
-            reader.route = route
+            if reader is not None:
+                reader.route = route
+            elif bounds.stream in (None, route.id):
+                self._later.append(route)
+        self._begin_readers()
         self._wake()
+
+    def _begin_readers(self) -> None:
+        """Read what may have the next position; streams that begin later wait, those that ended before never come."""
+        if not self._later:
+            return
+        bounds, merge = self._bounds, self._merge
+        later, self._later = self._later, []
+        for route in later:
+            if bounds.stream is None and route.until is not None and route.until <= merge.next:
+                continue
+            if bounds.stream is None and route.first > merge.known_end:
+                self._later.append(route)
+                continue
+            reader = StreamReader(self._context, route, merge.next, bounds.stop, self, self._patience)
+            self._readers[route.id] = reader
+            self._spawn(reader.run, f"read stream {route.id}")
 
     def _cut_off(self) -> None:
         self._end(Unavailable("the connection to the cluster was closed"))

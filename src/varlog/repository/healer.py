@@ -17,14 +17,13 @@ import asyncio
 from collections.abc import Iterable
 
 from varlog.base.errors import Conflict, NoSpace, VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
-from varlog.core.placement import place_streams
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
-from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
+from varlog.repository.reconfigure import Reconfigurer
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
@@ -37,13 +36,21 @@ class Healer:
     """Looks after all logs of the cluster."""
 
     def __init__(
-        self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks, changing: asyncio.Lock, lost_s: float
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        orderer: Orderer,
+        links: NodeLinks,
+        reconfigurer: Reconfigurer,
+        changing: asyncio.Lock,
+        lost_s: float,
     ) -> None:
-        """`changing` is held by whoever seals, removes or heals a log."""
+        """`changing` is held by whoever changes, seals, removes or heals a log."""
         self._clock = clock
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
+        self._reconfigurer = reconfigurer
         self._changing = changing
         self._lost_s = lost_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
@@ -93,7 +100,8 @@ class Healer:
             async with self._changing:
                 ending = self._hurt(number) if urgent else self._leaving(number)
                 if ending:  # it may have been sealed or removed while we waited
-                    await self._replace_all(number, ending)
+                    wanted = self._wanted(self._catalog.log(number), ending)
+                    await self._reconfigurer.replace(number, ending, wanted)
         except (Conflict, NoSpace):
             self._put_off(number, urgent, "the metadata store does not take the change")
             return False
@@ -138,40 +146,6 @@ class Healer:
         row = self._links.row(node, replica)
         return row is not None and row.state == pb.REPLICA_FAILED
 
-    async def _replace_all(self, number: LogId, ending: list[StreamId]) -> None:
-        log = self._catalog.log(number)
-        count = self._wanted(log, ending)
-        placed = place_streams(count, log.chain[-1].replicas, candidates(self._catalog, self._links))
-        first = await self._catalog.reserve_streams(number, count)
-        opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
-        self._links.opening.update(opening)
-        try:
-            fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
-            await open_replicas(self._links, log, log.chain[-1], fresh)
-            await self._replace(number, ending, fresh)
-        finally:
-            for key in opening:
-                del self._links.opening[key]
-        self._links.mend_all(number)
-
-    async def _replace(self, number: LogId, ending: list[StreamId], fresh: list[pb.StreamInfo]) -> None:
-        """From here on the old streams have an end, and the fresh ones are part of the log."""
-        order = self._orderer.order(number)
-        for new in fresh:
-            new.from_glsn = order.high_watermark + 1
-        ends: dict[StreamId, Slot] = {}
-        try:
-            for stream in ending:
-                ends[stream] = await self._orderer.finalize(number, stream)
-            until = order.high_watermark + 1
-            changed = await self._catalog.change_log(number, lambda copy: _put_in(copy, ends, until, fresh))
-        except (Conflict, NoSpace):
-            # After any other error the store may have the change: then they must not go on.
-            for stream in ending:
-                self._orderer.resume(number, stream)
-            raise
-        self._orderer.extend(changed)
-
     def _wanted(self, log: pb.LogInfo, ending: Iterable[StreamId]) -> int:
         """How many new streams make the log whole again."""
         ended = dict.fromkeys(ending)
@@ -184,14 +158,3 @@ def _open(log: pb.LogInfo) -> list[pb.StreamInfo]:
     if log.sealed or log.removing or log.ordering != "cut":
         return []
     return [stream for stream in log.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
-
-
-def _put_in(log: pb.LogInfo, ends: dict[StreamId, Slot], until: int, fresh: list[pb.StreamInfo]) -> None:
-    segment = log.chain[-1]
-    for stream in segment.streams:
-        end = ends.get(StreamId(stream.id))
-        if end is not None:
-            stream.state = pb.STREAM_FINALIZED
-            stream.end_slot = end
-            stream.until_glsn = until
-    segment.streams.extend(fresh)

@@ -214,8 +214,9 @@ class NodeLinks:
     def _stream(self, replica: ReplicaId) -> pb.StreamInfo | None:
         """As the log's record has it."""
         log = self._catalog.logs.get(replica.log)
-        streams = log.chain[replica.segment - 1].streams if log is not None else ()
-        return next((each for each in streams if each.id == replica.stream), None)
+        if log is None or replica.segment > len(log.chain):
+            return None
+        return next((each for each in log.chain[replica.segment - 1].streams if each.id == replica.stream), None)
 
     # ------------------------------------------------------------ putting right
 

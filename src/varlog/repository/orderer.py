@@ -6,7 +6,7 @@ costs none. The cuts of all logs that are due travel in one transaction.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from varlog.base.errors import NoSpace, NotFound, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
@@ -47,12 +47,13 @@ class Orderer:
     # ------------------------------------------------------------ logs
 
     async def load(self, log: pb.LogInfo) -> None:
-        """Take an existing log back: its last segment, where it stood, and the cuts that are kept."""
+        """Take an existing log back: its streams, where they stood, and the cuts that are kept."""
         found = await self._store.get(keys.cut_base(LogId(log.id)))
         base = pb.CutBase.FromString(found.value) if found is not None else pb.CutBase()
         order = self._make(log, base)
         for _, record in await self._store.scan(keys.cuts(LogId(log.id))):
             order.restore(_decode(pb.Cut.FromString(record.value)))
+        _end_streams(order, log)
         if log.sealed:
             order.close()
 
@@ -63,25 +64,32 @@ class Orderer:
     def _make(self, log: pb.LogInfo, base: pb.CutBase) -> LogOrder:
         segment = log.chain[-1]
         order = LogOrder(LogId(log.id), Epoch(segment.epoch), max(base.high_watermark, segment.base - 1))
-        for stream in segment.streams:
+        for stream in _streams(log):
             members = [NodeId(node) for node in stream.members]
-            order.add_stream(StreamId(stream.id), members, Slot(base.committed[stream.id]))
-            if stream.state == pb.STREAM_FINALIZED:
+            ended = stream.state == pb.STREAM_FINALIZED
+            order.add_stream(
+                StreamId(stream.id), members, Slot(stream.end_slot if ended else base.committed[stream.id])
+            )
+            if ended:
                 order.finalize(StreamId(stream.id))
         self._orders[LogId(log.id)] = order
         return order
 
     def extend(self, log: pb.LogInfo) -> None:
-        """Take in the streams that were added to a log's last segment."""
+        """A log has other streams by now, or another segment: what ended goes, what was added is ordered."""
         order = self.order(LogId(log.id))
-        for stream in log.chain[-1].streams:
-            if order.stream(StreamId(stream.id)) is None:
+        _end_streams(order, log)
+        segment = log.chain[-1]
+        if segment.epoch > order.segment:
+            order.begin_segment(Epoch(segment.epoch), segment.base - 1)
+        for stream in segment.streams:
+            if stream.state != pb.STREAM_FINALIZED and order.stream(StreamId(stream.id)) is None:
                 order.add_stream(StreamId(stream.id), [NodeId(node) for node in stream.members])
 
     def drop_member(self, log: pb.LogInfo, node: NodeId) -> None:
         """A node is no member any more of the streams of a log that have ended."""
         order = self.order(LogId(log.id))
-        for stream in log.chain[-1].streams:
+        for stream in _streams(log):
             if stream.state == pb.STREAM_FINALIZED:
                 order.drop_member(StreamId(stream.id), node)
 
@@ -208,6 +216,18 @@ class Orderer:
         for order, count in dropping:
             order.forget(count)
         return True
+
+
+def _streams(log: pb.LogInfo) -> Iterator[pb.StreamInfo]:
+    """Those of all segments, in id order."""
+    return (stream for segment in log.chain for stream in segment.streams)
+
+
+def _end_streams(order: LogOrder, log: pb.LogInfo) -> None:
+    """What has ended by the log's record is only kept as long as a member lacks some of its cuts."""
+    for stream in _streams(log):
+        if stream.state == pb.STREAM_FINALIZED:
+            order.end(StreamId(stream.id))
 
 
 def _encode(cut: Cut) -> pb.Cut:

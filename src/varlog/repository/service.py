@@ -5,24 +5,10 @@ half way: what the store has and what memory shows must not part.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
-from varlog.base.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidArgument,
-    NoSpace,
-    NotWritten,
-    OutcomeUnknown,
-    Unavailable,
-    Unsupported,
-    VarlogError,
-)
-from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, Epoch, LogId, NodeId, ReplicaId, StreamId
-from varlog.base.names import check_name
-from varlog.core.ordering.cut import LogOrder
-from varlog.core.placement import place_streams
+from varlog.base.errors import NotWritten, OutcomeUnknown, Unavailable, VarlogError
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
@@ -30,20 +16,19 @@ from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks, slots_of
-from varlog.repository.opening import all_or_first_error, candidates, open_replicas
+from varlog.repository.logs import Logs
+from varlog.repository.opening import all_or_first_error
 from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.roller import Roller
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
-ORDERINGS = ("cut",)
 ROLE = "leader"
 """Of the repository on an embedded store, which is the only one."""
-MOST_REPLICAS = 16
-MOST_STREAMS = 1024
 
 
 class Service:
@@ -57,44 +42,48 @@ class Service:
         catalog: Catalog,
         orderer: Orderer,
         links: NodeLinks,
+        logs: Logs,
         healer: Healer,
         rebuilder: Rebuilder,
-        closing: asyncio.Lock,
+        roller: Roller,
+        changing: asyncio.Lock,
         freshness: Freshness,
     ) -> None:
-        """`scope` outlives every connection. `closing` is held by whoever seals, removes or heals a log: one
-        that is refused must not open what another has closed."""
+        """`scope` outlives every connection. `changing` is held by whoever changes, seals, removes or heals a log:
+        one that is refused must not open what another has closed."""
         self._world = world
         self._config = config
         self._scope = scope
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
+        self._logs = logs
         self._healer = healer
         self._rebuilder = rebuilder
-        self._closing = closing
+        self._roller = roller
         self._freshness = freshness
-        self._operations = Operations(catalog, orderer, links, closing, config.lost_ms)
+        self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
 
     def handlers(self) -> Handlers:
         return {
             Method.REGISTER: self._to_the_end(self.register),
             Method.REPORT: self.report,
-            Method.CREATE_LOG: self._to_the_end(self.create_log),
+            Method.CREATE_LOG: self._to_the_end(self._logs.create),
             Method.GET_LOG: self.get_log,
             Method.WATCH_LOG: self.watch_log,
             Method.LIST_LOGS: self.list_logs,
             Method.LIST_NODES: self._operations.list_nodes,
             Method.TAIL: self._fresh(self.tail),
             Method.TRIM_LOG: self._to_the_end(self.trim_log),
-            Method.SEAL_LOG: self._to_the_end(self.seal_log),
-            Method.REMOVE_LOG: self._to_the_end(self.remove_log),
+            Method.SEAL_LOG: self._to_the_end(self._logs.seal),
+            Method.REMOVE_LOG: self._to_the_end(self._logs.remove),
             Method.STATUS: self._fresh(self.status),
             Method.DRAIN_NODE: self._to_the_end(self._operations.drain_node),
             Method.CHECK_NODE: self._operations.check_node,
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
+            Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -156,57 +145,6 @@ class Service:
             raise Unavailable("no node is registered on this connection")
         request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
 
-    # ------------------------------------------------------------ making and removing logs
-
-    async def create_log(self, request: Request) -> None:
-        """Place the streams, open every replica, then let the log exist (W13, M7)."""
-        message: pb.CreateLogRequest = request.message
-        _check_log(message)
-        if any(log.name == message.name for log in self._catalog.logs.values()):
-            raise AlreadyExists(f"a log named {message.name!r} exists")
-        placed = place_streams(message.streams, message.replicas, candidates(self._catalog, self._links))
-        nodes = sorted({node for members in placed for node in members})
-        number = await self._catalog.reserve_log(nodes)
-        self._links.creating[number] = None
-        try:
-            log = self._new_log(number, message, placed)
-            await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
-            await self._catalog.add_log(log)
-            self._orderer.add(log)
-        finally:
-            del self._links.creating[number]
-        request.reply(self._catalog.served(log))
-
-    def _new_log(self, number: LogId, message: pb.CreateLogRequest, placed: list[tuple[NodeId, ...]]) -> pb.LogInfo:
-        segment = pb.SegmentInfo(
-            epoch=FIRST_EPOCH,
-            ordering=message.ordering,
-            base=FIRST_GLSN,
-            replicas=message.replicas,
-            ack=message.replicas,
-            streams=[_new_stream(index, members) for index, members in enumerate(placed, 1)],
-        )
-        return pb.LogInfo(
-            id=number,
-            name=message.name,
-            ordering=message.ordering,
-            replicas=message.replicas,
-            streams=message.streams,
-            next_stream=message.streams + 1,
-            chain=[segment],
-            created_us=self._world.clock.wall_us(),
-        )
-
-    async def remove_log(self, request: Request) -> None:
-        async with self._closing:
-            log = self._catalog.log_named(request.message.name)
-            number = LogId(log.id)
-            async with self._closed(number):
-                await self._catalog.remove_log(log)
-            self._orderer.remove(number)
-        self._links.mend_all(number)
-        request.reply(pb.Empty())
-
     # ------------------------------------------------------------ looking at logs
 
     def get_log(self, request: Request) -> None:
@@ -234,7 +172,7 @@ class Service:
         order = self._orderer.order(LogId(log.id))
         request.reply(pb.TailReply(tail=order.high_watermark, trimmed=log.trimmed))
 
-    # ------------------------------------------------------------ trim and seal
+    # ------------------------------------------------------------ trim
 
     async def trim_log(self, request: Request) -> None:
         """Record the point, then have every member make it durable; only then is it answered (I13)."""
@@ -258,29 +196,6 @@ class Service:
         await all_or_first_error(calls, "the trim point is recorded, and reaches every node as it comes back")
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
 
-    async def seal_log(self, request: Request) -> None:
-        """Under `cut` the end is the last cut: no more cuts, record it, tell the members."""
-        number = LogId(request.message.log)
-        async with self._closing:
-            log = self._catalog.log(number)
-            if not log.sealed:
-                async with self._closed(number) as order:
-                    log = await self._catalog.change_log(number, lambda changed: _end_at(changed, order))
-                self._links.mend_all(number)
-        request.reply(self._catalog.served(log))
-
-    @asynccontextmanager
-    async def _closed(self, number: LogId) -> AsyncIterator[LogOrder]:
-        """The log gets no more cuts; if the store refuses the change that goes with it, it gets them again."""
-        order = await self._orderer.close(number)
-        try:
-            yield order
-        except (NoSpace, Conflict):
-            # After any other error the store may have the change: then no cut may be made in this life.
-            if not self._catalog.log(number).sealed:
-                self._orderer.reopen(number)
-            raise
-
     # ------------------------------------------------------------ status
 
     def status(self, request: Request) -> None:
@@ -301,7 +216,7 @@ class Service:
             log=self._catalog.served(log),
             tail=order.high_watermark,
             kept_cuts=order.kept_cuts,
-            trouble=self._healer.trouble(LogId(log.id)),
+            trouble=self._healer.trouble(LogId(log.id)) or self._roller.trouble(LogId(log.id)),
         )
         for segment in log.chain:
             for stream in segment.streams:
@@ -339,31 +254,3 @@ class Service:
             status.trouble = f"has {len(stream.members)} of {wanted} copies"
         status.trouble = "; ".join(filter(None, (status.trouble, self._rebuilder.trouble(replica))))
         return status
-
-
-def _new_stream(number: int, members: tuple[NodeId, ...]) -> pb.StreamInfo:
-    return pb.StreamInfo(id=number, members=members, from_glsn=FIRST_GLSN)
-
-
-def _end_at(log: pb.LogInfo, order: LogOrder) -> None:
-    """Let a log end where its last cut did."""
-    log.sealed = True
-    segment = log.chain[-1]
-    segment.state = pb.SEGMENT_SEALED
-    segment.end = order.high_watermark + 1
-    for stream in segment.streams:
-        known = order.stream(StreamId(stream.id))
-        if stream.state != pb.STREAM_FINALIZED:
-            stream.end_slot = known.committed if known is not None else 0
-            stream.until_glsn = segment.end
-        stream.state = pb.STREAM_FINALIZED
-
-
-def _check_log(message: pb.CreateLogRequest) -> None:
-    check_name(message.name)
-    if message.ordering not in ORDERINGS:
-        raise Unsupported(f"ordering {message.ordering!r}: this release has {', '.join(ORDERINGS)}")
-    if not 1 <= message.replicas <= MOST_REPLICAS:
-        raise InvalidArgument(f"a log has 1 to {MOST_REPLICAS} replicas, not {message.replicas}")
-    if not 1 <= message.streams <= MOST_STREAMS:
-        raise InvalidArgument(f"a log has 1 to {MOST_STREAMS} streams, not {message.streams}")

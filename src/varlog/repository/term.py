@@ -16,8 +16,11 @@ from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
+from varlog.repository.logs import Logs
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.reconfigure import Reconfigurer
+from varlog.repository.roller import Roller
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers
@@ -34,11 +37,14 @@ class Term:
         """With the reason, once this term can do nothing more."""
         self._scope = Scope(self._defect)
         kept = _Watched(store, self._fail)
-        closing = asyncio.Lock()
+        changing = asyncio.Lock()
         self.catalog = Catalog(kept, world.random)
         self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts))
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
-        self._healer = Healer(world.clock, self.catalog, self._orderer, self._links, closing, config.lost_ms / 1000)
+        parts = (world.clock, self.catalog, self._orderer, self._links)
+        reconfigurer = Reconfigurer(*parts)
+        self._healer = Healer(*parts, reconfigurer, changing, config.lost_ms / 1000)
+        self._roller = Roller(*parts, reconfigurer, changing)
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )
@@ -50,9 +56,11 @@ class Term:
             self.catalog,
             self._orderer,
             self._links,
+            Logs(*parts, reconfigurer, changing),
             self._healer,
             self._rebuilder,
-            closing,
+            self._roller,
+            changing,
             freshness,
         )
         self.handlers: Handlers = service.handlers()
@@ -66,6 +74,7 @@ class Term:
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
+        self._scope.spawn(self._roller.run(), name="roller")
 
     async def close(self) -> None:
         await self._scope.close()

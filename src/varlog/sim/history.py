@@ -124,6 +124,19 @@ class Seal(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
+class Chain(Operation):
+    """A log's chain as somebody was told it: by a change of the log, or by asking for it."""
+
+    kind = "chain"
+    changed: bool = False
+    """By this very operation."""
+    segments: list[list[int]] = field(default_factory=list)
+    """Of each segment: epoch, base, end (0 while it is open). Empty: it ended in an error."""
+    streams: list[list[int]] = field(default_factory=list)
+    """Of each stream: its id, the epoch of its segment, and its end (-1 while it is open)."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Find(Operation):
     kind = "find"
     time_us: int = 0
@@ -196,9 +209,10 @@ class Expectation:
     """Why it may have fewer; empty: it must have them all."""
 
 
-Record = Append | Read | Subscription | Tail | Trim | Seal | Find | FinalLog | Replica | Expectation
+Record = Append | Read | Subscription | Tail | Trim | Seal | Chain | Find | FinalLog | Replica | Expectation
 KINDS: dict[str, type[Any]] = {
-    each.kind: each for each in (Append, Read, Subscription, Tail, Trim, Seal, Find, FinalLog, Replica, Expectation)
+    each.kind: each
+    for each in (Append, Read, Subscription, Tail, Trim, Seal, Chain, Find, FinalLog, Replica, Expectation)
 }
 Some = TypeVar("Some", bound=Record)
 

@@ -26,11 +26,12 @@ from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.drainer import Drainer
 from varlog.sim.faults import Nemesis
-from varlog.sim.history import Append, Expectation, History, Subscription, fingerprint, payload_bytes
+from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
+from varlog.sim.reshaper import Reshaper, tell
 from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
@@ -77,6 +78,7 @@ class Scenario:
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._drainer: Drainer | None = None
+        self._reshaper: Reshaper | None = None
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -93,7 +95,8 @@ class Scenario:
     def faults(self) -> dict[str, int]:
         """How often each kind struck; that a node was drained is one of them."""
         drained = {"drained": self._drainer.count} if self._drainer is not None and self._drainer.count else {}
-        return self._nemesis.struck | drained
+        reshaped = {"reshaped": self._reshaper.count} if self._reshaper is not None and self._reshaper.count else {}
+        return self._nemesis.struck | drained | reshaped
 
     def summary(self) -> str:
         """What happened, in numbers."""
@@ -121,6 +124,7 @@ class Scenario:
                 chance = Random(f"{self.weather.seed}/drainer")
                 self._drainer = Drainer(admin, self._connect, self.trace)
                 self._drainer.start(chance.random() * self.shape.chaos_seconds, chance)
+            self._start_reshaper(admin)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -138,6 +142,13 @@ class Scenario:
         for host in (*self.cluster.clients, self._admin, *self.cluster.nodes):
             host.crash(power_loss=True, keep=0.0)
         await self._audit_files()
+
+    def _start_reshaper(self, admin: Process) -> None:
+        if self.shape.reshapes:
+            most = min(3, self.shape.nodes)
+            self._reshaper = Reshaper(admin, self.log_names, self._connect, self.recorder, most)
+            chance = Random(f"{self.weather.seed}/reshaper")
+            self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
 
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
@@ -172,7 +183,12 @@ class Scenario:
     async def _create_log(self, admin: Process, name: str) -> bool:
         try:
             async with connect(self.url, world=admin.world) as cluster:
-                await cluster.create_log(name, replicas=self.shape.replicas, streams=self.shape.streams)
+                await cluster.create_log(
+                    name,
+                    replicas=self.shape.replicas,
+                    streams=self.shape.streams,
+                    roll_seconds=self.shape.roll_seconds,
+                )
         except AlreadyExists:
             return True
         except VarlogError as error:
@@ -189,6 +205,8 @@ class Scenario:
             self.violations += await self._sealer.wait(BOUND_SECONDS)
         if self._drainer is not None:
             self.violations += await self._drainer.wait(BOUND_SECONDS)
+        if self._reshaper is not None:
+            self.violations += await self._reshaper.wait(BOUND_SECONDS)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
@@ -202,6 +220,7 @@ class Scenario:
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
+            await self._look_at_chain(admin, cluster.log(name), name)
             if self._readable(name):
                 await self._read_whole_log(admin, cluster.log(name), name)
         await cluster.close()
@@ -218,7 +237,7 @@ class Scenario:
         await self._await_healed(admin)
         probes = []
         for name, info in self.infos.items():
-            for stream in info.chain[-1].streams:
+            for stream in streams_of(info):
                 known = expected.get((name, stream.id))
                 excuse = self._excuse(info, stream)
                 if known is not None:
@@ -243,7 +262,7 @@ class Scenario:
             await admin.clock.sleep(0.5)
 
     def _is_whole(self, info: pb.LogInfo) -> bool:
-        well = [stream for stream in info.chain[-1].streams if not self._excuse(info, stream)]
+        well = [stream for stream in streams_of(info) if not self._excuse(info, stream)]
         hurt = [stream for stream in well if any(self._trouble(info, stream, node) for node in stream.members)]
         whole = not hurt and len(well) >= info.streams and not self._on_drained(info)
         return info.sealed or not self._healable(info) or whole
@@ -258,7 +277,7 @@ class Scenario:
 
     def _on_drained(self, info: pb.LogInfo) -> list[pb.StreamInfo]:
         """Open streams of a log that are on the node which drains."""
-        open_streams = [stream for stream in info.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
+        open_streams = [stream for stream in streams_of(info) if stream.state != pb.STREAM_FINALIZED]
         return [
             stream
             for stream in open_streams
@@ -273,6 +292,15 @@ class Scenario:
             if not info.sealed and self._healable(info)
             for stream in self._on_drained(info)
         ]
+
+    async def _look_at_chain(self, admin: Process, log: Log, name: str) -> None:
+        record = self.recorder.begin(admin, Chain(log=name))
+        try:
+            tell(record, await log.info())
+        except VarlogError as error:
+            self.recorder.end(admin, record, error)
+        else:
+            self.recorder.end(admin, record)
 
     async def _read_whole_log(self, admin: Process, log: Log, name: str) -> None:
         try:
@@ -335,16 +363,15 @@ class Scenario:
             return f"{host.name} is lost for good"
         if host is self._nemesis.rotten:
             return f"a bit flipped on {host.name}"
-        if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
+        epoch = next(segment.epoch for segment in info.chain if stream in segment.streams)
+        if self._sync_failed(host, f"{info.id}.{epoch}.{stream.id}"):
             return f"a sync of its replica on {host.name} failed"
         return ""
 
     def _readable(self, name: str) -> bool:
         """Whether every stream of a log has a member left."""
         info = self.infos[name]
-        return all(
-            any(not self._trouble(info, stream, node) for node in stream.members) for stream in info.chain[-1].streams
-        )
+        return all(any(not self._trouble(info, stream, node) for node in stream.members) for stream in streams_of(info))
 
     # ------------------------------------------------------------ rebuilding
 
@@ -360,14 +387,14 @@ class Scenario:
                 self._thin(info, stream)
                 or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))
                 for info in self.infos.values()
-                for stream in info.chain[-1].streams
+                for stream in streams_of(info)
                 if stream.state == pb.STREAM_FINALIZED
             ):
                 return
             await admin.clock.sleep(0.5)
 
     def _expect_replicas(self, known: Expectation, info: pb.LogInfo, number: int) -> None:
-        stream = next(stream for stream in info.chain[-1].streams if stream.id == number)
+        stream = next(stream for stream in streams_of(info) if stream.id == number)
         known.replicas, known.thin = len(stream.members), self._thin(info, stream)
 
     def _thin(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
@@ -443,7 +470,7 @@ class Scenario:
         found = []
         for log in status.logs:
             info = self.infos[log.log.name]
-            for stream, known in zip(log.streams, info.chain[-1].streams, strict=False):
+            for stream, known in zip(log.streams, streams_of(info), strict=False):
                 if stream.trouble and not any(self._trouble(info, known, node) for node in known.members):
                     found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
         return found
@@ -486,6 +513,11 @@ class Scenario:
                 process = host.start(_stay)
                 for replica in await process.spawn(audit_node(process, self.infos, self.host_of), "audit"):
                     self.history.add(replica)
+
+
+def streams_of(info: pb.LogInfo) -> list[pb.StreamInfo]:
+    """Those of all segments."""
+    return [stream for segment in info.chain for stream in segment.streams]
 
 
 async def _stay(process: Process) -> None:

@@ -226,6 +226,10 @@ class Shape:
     """The last log is sealed while faults strike."""
     drains: bool = False
     """A node is drained while faults strike."""
+    reshapes: int = 0
+    """So many times a log is changed while faults strike: its replication, its streams, its segment."""
+    roll_seconds: float = 0.0
+    """A segment so old is followed by the next; 0: never for that."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -241,7 +245,9 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
-            f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}; "
+            f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
+            f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
+            f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}; "
             f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
             f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
@@ -303,7 +309,7 @@ def draw(seed: int | str) -> Weather:
     network = _draw_network(random)
     faults = _draw_faults(random)
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
-    shape = replace(shape, drains=_draw_drain(seed))
+    shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -382,6 +388,14 @@ def _draw_loss(random: Random) -> dict[str, bool]:
 def _draw_drain(seed: int | str) -> bool:
     """By a chance of its own, so that all else is drawn as it was before there were drains."""
     return Random(f"{seed}/drain").random() < 0.2
+
+
+def _draw_reshapes(seed: int | str, shape: Shape) -> Shape:
+    """By a chance of its own, too."""
+    random = Random(f"{seed}/reshape")
+    reshapes = random.choice((0, 0, 1, 3, 8))
+    roll_seconds = random.choice((0.0, 0.0, 0.0, between(random, 1.0, 5.0)))
+    return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds)
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -47,6 +47,7 @@ class Method(IntEnum):
     CHECK_NODE = 44
     REMOVE_NODE = 45
     LEASE = 48
+    RECONFIGURE_LOG = 52
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -79,6 +80,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.CHECK_NODE: (pb.CheckNodeRequest, pb.CheckNodeReply),
     Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
+    Method.RECONFIGURE_LOG: (pb.ReconfigureLogRequest, pb.LogInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
 ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""

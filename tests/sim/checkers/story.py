@@ -6,6 +6,7 @@ from varlog.sim.checkers import CHECKERS
 from varlog.sim.checkers.base import split
 from varlog.sim.history import (
     Append,
+    Chain,
     Expectation,
     FinalLog,
     Find,
@@ -66,6 +67,12 @@ class Story:
 
     def refused_seal(self, error: str = "NoSpace") -> Seal:
         return self.history.add(Seal(refused=True, error=error, **self._times(None)))
+
+    def chain(self, *ends: int, changed: bool = True, base: int = 1) -> Chain:
+        """One segment for each end, 0 for one that is open; each with a stream of its own, of the same number."""
+        segments = [[epoch, ends[epoch - 2] if epoch > 1 else base, end] for epoch, end in enumerate(ends, 1)]
+        streams = [[epoch, epoch, end - start if end else -1] for epoch, start, end in segments]
+        return self.history.add(Chain(changed=changed, segments=segments, streams=streams, **self._times(None)))
 
     def find(self, time_us: int, glsn: int) -> Find:
         return self.history.add(Find(time_us=time_us, glsn=glsn, **self._times(None)))

@@ -199,6 +199,54 @@ def test_i9_a_subscription_that_ends_though_the_seal_was_refused() -> None:
     assert story.violations("I9")
 
 
+# ---------------------------------------------------------------- I12
+
+
+def test_i12_a_chain_that_grows() -> None:
+    story = Story()
+    story.chain(0)
+    story.ack("ab", 1)
+    story.chain(3, 0)
+    story.ack("c", 3, stream=2)
+    story.ack("ab", 1)  # it was there already, and is told so again
+    story.chain(3, 4, 0)
+    story.chain(3, 4, 4, 0, changed=False)  # an empty segment is legal
+    assert not story.violations("I12")
+
+
+def test_i12_an_end_that_changes() -> None:
+    story = Story()
+    story.chain(3, 0)
+    story.chain(4, 0)
+    assert story.violations("I12")
+
+
+def test_i12_segments_that_do_not_adjoin() -> None:
+    story = Story()
+    story.chain(3, 0).segments[1][1] = 4
+    assert story.violations("I12")
+    story = Story()
+    story.chain(3, 0).segments[1][0] = 3
+    assert story.violations("I12")
+    story = Story()
+    story.chain(0, 0)
+    assert story.violations("I12")
+
+
+def test_i12_a_change_that_is_forgotten() -> None:
+    story = Story()
+    story.chain(3, 4, 0)
+    story.chain(3, 0)
+    assert story.violations("I12")
+
+
+def test_i12_an_append_to_a_segment_that_has_ended() -> None:
+    story = Story()
+    story.chain(3, 0)
+    story.ack("b", 2, stream=1)
+    assert story.violations("I12")
+
+
 # ---------------------------------------------------------------- I13
 
 

@@ -22,6 +22,8 @@ What must hold, and where:
   edge and a cut never splits a batch (I7).
 - Cuts are kept until every member of every stream in them has its binding on disk, so any member
   can be given all it missed (`missed`, `bound_cuts`).
+- A stream that has ended is forgotten when nobody needs its cuts any more (`end`): a log that gets new
+  streams and segments for years does not make its cuts dearer.
 """
 
 from bisect import bisect_right
@@ -75,6 +77,8 @@ class StreamOrder:
     """Why it gets no more cuts; empty while it does."""
     finalized: bool = False
     """It ends at its last cut: another stream takes its place."""
+    ended: bool = False
+    """And that is recorded: it will not be taken back."""
     tails: dict[NodeId, Slot] = field(default_factory=dict)
     """Per member that has reported: how far it is synced."""
     bound: dict[NodeId, Slot] = field(default_factory=dict)
@@ -96,11 +100,12 @@ class StreamOrder:
 
 
 class LogOrder:
-    """The order of one log's open segment."""
+    """The order of one log: of its last segment, and of earlier streams as long as some member needs their cuts."""
 
     def __init__(self, log: LogId, segment: Epoch, high_watermark: int = 0) -> None:
         self.log = log
         self.segment = segment
+        """The last one. All streams that get cuts belong to it."""
         self.high_watermark = high_watermark
         self.kept_cuts = 0
         self._streams: dict[StreamId, StreamOrder] = {}
@@ -120,6 +125,21 @@ class LogOrder:
         known = self._streams[stream]
         known.finalized = True
         return known.committed
+
+    def end(self, stream: StreamId) -> None:
+        """That a stream has ended is recorded: it is forgotten as soon as every member has all its cuts."""
+        known = self._streams.get(stream)
+        if known is not None:
+            known.finalized = known.ended = True
+            self._forget_ended(known)
+
+    def begin_segment(self, segment: Epoch, high_watermark: int) -> None:
+        """Every stream so far has ended; those that are added from now on belong to the next segment."""
+        still_open = [stream.id for stream in self._streams.values() if not stream.ended]
+        invariant(not still_open, "a segment ends before the next begins", streams=still_open)
+        invariant(segment > self.segment and high_watermark >= self.high_watermark, "segments follow each other")
+        self.segment = segment
+        self.high_watermark = high_watermark
 
     def drop_member(self, stream: StreamId, node: NodeId) -> None:
         """A copy of a stream that has ended is given up: nobody waits for it any more."""
@@ -252,6 +272,11 @@ class LogOrder:
             if not kept.open_commits:
                 self.kept_cuts -= 1
                 self._bound_cuts.append(kept.cut)
+        self._forget_ended(stream)
+
+    def _forget_ended(self, stream: StreamOrder) -> None:
+        if stream.ended and not stream.history:
+            self._streams.pop(stream.id, None)
 
 
 class ReportGate:

@@ -3,6 +3,7 @@
 from varlog.sim.checkers import (
     agreement,
     atomic,
+    chain,
     dense,
     found,
     fresh_tail,
@@ -32,6 +33,7 @@ CHECKERS: dict[str, Checker] = {
     "I9": subscribers.check,
     "I10": fresh_tail.check,
     "I11": sealed.check,
+    "I12": chain.check,
     "I13": trim.check,
     "I14": progress.check,
     "find": found.check,

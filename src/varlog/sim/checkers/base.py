@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from varlog.sim.history import (
     Append,
+    Chain,
     Expectation,
     FinalLog,
     Find,
@@ -59,6 +60,7 @@ class LogHistory:
     tails: list[Tail]
     trims: list[Trim]
     seals: list[Seal]
+    chains: list[Chain]
     finds: list[Find]
     replicas: list[Replica]
     expectations: list[Expectation]
@@ -122,6 +124,7 @@ def _of_log(history: History, log: str) -> LogHistory:
         tails=history.of(Tail, log),
         trims=history.of(Trim, log),
         seals=history.of(Seal, log),
+        chains=history.of(Chain, log),
         finds=history.of(Find, log),
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),
@@ -152,6 +155,9 @@ def _what(operation: Operation) -> str:
         return f"trim up to {operation.upto}{'' if operation.done else f' ({operation.error})'}"
     if isinstance(operation, Seal):
         return f"seal: {operation.position or operation.error}"
+    if isinstance(operation, Chain):
+        told = f"segment {operation.segments[-1][0]}" if operation.segments else "refused"
+        return f"{'change' if operation.changed else 'look at the chain'}: {told}"
     if isinstance(operation, Find):
         return f"find of {operation.time_us} µs: {operation.glsn}"
     return operation.kind

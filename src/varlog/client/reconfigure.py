@@ -1,0 +1,63 @@
+"""Changing a log while it is used: what it is made of, and where its segments end."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from varlog.base.errors import Conflict, InvalidArgument
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds
+from varlog.client.context import LogContext
+from varlog.client.repository import Doubt
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def reconfiguration(
+    *,
+    ordering: str | None,
+    replicas: int | None,
+    streams: int | None,
+    ack: int | None,
+    members: Sequence[int],
+    roll_bytes: int | None,
+    roll_seconds: float | None,
+    roll: bool,
+) -> pb.ReconfigureLogRequest:
+    """The request for all that is given; raises `InvalidArgument` if nothing is."""
+    request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll)
+    request.replicas = 0 if replicas is None else check_count(replicas, "replicas")
+    request.streams = 0 if streams is None else check_count(streams, "streams")
+    request.ack = 0 if ack is None else check_count(ack, "ack")
+    request.members.extend(check_count(node, "a node id") for node in members)
+    if len(set(members)) != len(members):
+        raise InvalidArgument("a member is named once")
+    if roll_bytes is not None:
+        request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
+    if roll_seconds is not None:
+        request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+    if request == pb.ReconfigureLogRequest():
+        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members or a limit")
+    return request
+
+
+async def reconfigure_log(context: LogContext, request: pb.ReconfigureLogRequest, timeout: float) -> pb.LogInfo:
+    """Have it done once, however often it has to be asked for."""
+    await context.routes.refresh(timeout)
+    info = await context.routes.resolve(timeout)
+    request.log = info.id
+    once = request.roll or bool(request.members)
+    if once:
+        request.epoch = info.chain[-1].epoch
+    doubt = Doubt()
+    try:
+        answer = await context.repositories.call(
+            Method.RECONFIGURE_LOG, request, timeout=timeout, changes=True, doubt=doubt
+        )
+    except Conflict:
+        if not (once and doubt.repeated):
+            raise
+        # An earlier attempt was carried out, though its answer was lost; or another's was, which is as good.
+        await context.routes.refresh(timeout)
+        return await context.routes.resolve(timeout)
+    changed = cast(pb.LogInfo, answer)
+    context.routes.adopt(changed)
+    return changed

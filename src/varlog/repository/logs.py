@@ -1,0 +1,205 @@
+"""Making, changing, sealing and removing logs: what operators and clients ask for (M7, W13)."""
+
+import asyncio
+
+from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, NoSpace, Sealed, Unsupported
+from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
+from varlog.base.names import check_name
+from varlog.core.placement import place_streams
+from varlog.ports import Clock
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLinks
+from varlog.repository.opening import candidates, open_replicas
+from varlog.repository.orderer import Orderer
+from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
+from varlog.transport.peer import Request
+from varlog.wire.proto import varlog_pb2 as pb
+
+ORDERINGS = ("cut",)
+MOST_REPLICAS = 16
+MOST_STREAMS = 1024
+LEAST_ROLL_BYTES = 1 << 20
+LEAST_ROLL_MS = 1000
+"""Every segment costs files on its nodes and a line in the log's record: not one for every few entries."""
+
+
+class Logs:
+    """Handlers that change the set of logs, and what each is made of."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        orderer: Orderer,
+        links: NodeLinks,
+        reconfigurer: Reconfigurer,
+        changing: asyncio.Lock,
+    ) -> None:
+        """`changing` is held by whoever changes, seals, removes or heals a log."""
+        self._clock = clock
+        self._catalog = catalog
+        self._orderer = orderer
+        self._links = links
+        self._reconfigurer = reconfigurer
+        self._changing = changing
+
+    # ------------------------------------------------------------ making
+
+    async def create(self, request: Request) -> None:
+        """Place the streams, open every replica, then let the log exist (W13, M7)."""
+        message: pb.CreateLogRequest = request.message
+        check_name(message.name)
+        _check_roll(message.roll_bytes, message.roll_ms)
+        wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams))
+        if any(log.name == message.name for log in self._catalog.logs.values()):
+            raise AlreadyExists(f"a log named {message.name!r} exists")
+        placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
+        nodes = sorted({node for members in placed for node in members})
+        number = await self._catalog.reserve_log(nodes)
+        self._links.creating[number] = None
+        try:
+            log = self._new_log(number, message, wanted, placed)
+            await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
+            await self._catalog.add_log(log)
+            self._orderer.add(log)
+        finally:
+            del self._links.creating[number]
+        request.reply(self._catalog.served(log))
+
+    def _new_log(
+        self, number: LogId, message: pb.CreateLogRequest, wanted: Settings, placed: list[tuple[NodeId, ...]]
+    ) -> pb.LogInfo:
+        now = self._clock.wall_us()
+        segment = pb.SegmentInfo(
+            epoch=FIRST_EPOCH,
+            ordering=wanted.ordering,
+            base=FIRST_GLSN,
+            replicas=wanted.replicas,
+            ack=wanted.ack,
+            streams=[
+                pb.StreamInfo(id=index, members=members, from_glsn=FIRST_GLSN)
+                for index, members in enumerate(placed, 1)
+            ],
+            created_us=now,
+        )
+        return pb.LogInfo(
+            id=number,
+            name=message.name,
+            ordering=wanted.ordering,
+            replicas=wanted.replicas,
+            ack=wanted.ack,
+            streams=wanted.streams,
+            roll_bytes=message.roll_bytes,
+            roll_ms=message.roll_ms,
+            next_stream=wanted.streams + 1,
+            chain=[segment],
+            created_us=now,
+        )
+
+    # ------------------------------------------------------------ changing
+
+    async def reconfigure(self, request: Request) -> None:
+        """Another replication, other members, more or fewer streams, other limits; live."""
+        message: pb.ReconfigureLogRequest = request.message
+        number = LogId(message.log)
+        async with self._changing:
+            log = self._catalog.log(number)
+            if log.sealed:
+                raise Sealed(f"log {log.name!r} is sealed: nothing of it changes any more", log.chain[-1].end)
+            if message.epoch and message.epoch != log.chain[-1].epoch:
+                raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
+            wanted = _checked(_wanted(log, message))
+            await self._change_roll(number, message)
+            if message.roll or message.members or _needs_segment(log, wanted):
+                await self._reconfigurer.next_segment(number, wanted, [NodeId(node) for node in message.members])
+            elif wanted.streams != log.streams:
+                await self._change_streams(log, wanted.streams)
+        request.reply(self._catalog.served(self._catalog.log(number)))
+
+    async def _change_roll(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
+        log = self._catalog.log(number)
+        roll_bytes = message.roll_bytes if message.HasField("roll_bytes") else log.roll_bytes
+        roll_ms = message.roll_ms if message.HasField("roll_ms") else log.roll_ms
+        _check_roll(roll_bytes, roll_ms)
+        if (roll_bytes, roll_ms) != (log.roll_bytes, log.roll_ms):
+
+            def change(changed: pb.LogInfo) -> None:
+                changed.roll_bytes, changed.roll_ms = roll_bytes, roll_ms
+
+            await self._catalog.change_log(number, change)
+
+    async def _change_streams(self, log: pb.LogInfo, wanted: int) -> None:
+        """The newest go first; the others never stop."""
+        number = LogId(log.id)
+
+        def change(changed: pb.LogInfo) -> None:
+            changed.streams = wanted
+
+        await self._catalog.change_log(number, change)
+        there = open_streams(log)
+        await self._reconfigurer.replace(number, there[wanted:], max(0, wanted - len(there)))
+
+    async def seal(self, request: Request) -> None:
+        """The log ends at its last position, and stays readable."""
+        number = LogId(request.message.log)
+        async with self._changing:
+            log = self._catalog.log(number)
+            if not log.sealed:
+                log = await self._reconfigurer.seal(number)
+        request.reply(self._catalog.served(log))
+
+    async def remove(self, request: Request) -> None:
+        async with self._changing:
+            log = self._catalog.log_named(request.message.name)
+            number = LogId(log.id)
+            await self._orderer.close(number)
+            try:
+                await self._catalog.remove_log(log)
+            except (NoSpace, Conflict):
+                # After any other error the store may have the change: then no cut may be made in this life.
+                self._orderer.reopen(number)
+                raise
+            self._orderer.remove(number)
+        self._links.mend_all(number)
+        request.reply(pb.Empty())
+
+
+def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
+    ordering = message.ordering or log.ordering
+    replicas = message.replicas or log.replicas
+    same = ordering == log.ordering and replicas == log.replicas
+    return Settings(
+        ordering=ordering,
+        replicas=replicas,
+        ack=message.ack or (log.ack if same else 0),
+        streams=message.streams or log.streams,
+    )
+
+
+def _needs_segment(log: pb.LogInfo, wanted: Settings) -> bool:
+    """Under `cut` streams come and go inside a segment; what they are made of does not change."""
+    last = log.chain[-1]
+    return (wanted.ordering, wanted.replicas, wanted.ack) != (last.ordering, last.replicas, last.ack)
+
+
+def _checked(wanted: Settings) -> Settings:
+    """The settings with what was left open filled in; raises what is wrong with them."""
+    if wanted.ordering not in ORDERINGS:
+        raise Unsupported(f"ordering {wanted.ordering!r}: this release has {', '.join(ORDERINGS)}")
+    if not 1 <= wanted.replicas <= MOST_REPLICAS:
+        raise InvalidArgument(f"a log has 1 to {MOST_REPLICAS} replicas, not {wanted.replicas}")
+    if not 1 <= wanted.streams <= MOST_STREAMS:
+        raise InvalidArgument(f"a log has 1 to {MOST_STREAMS} streams, not {wanted.streams}")
+    if wanted.ack not in (0, wanted.replicas):
+        raise InvalidArgument(
+            f"under `cut` an entry gets its position when all {wanted.replicas} replicas have it: "
+            f"ack is {wanted.replicas}, not {wanted.ack}"
+        )
+    return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams)
+
+
+def _check_roll(roll_bytes: int, roll_ms: int) -> None:
+    if roll_bytes and roll_bytes < LEAST_ROLL_BYTES:
+        raise InvalidArgument(f"a segment holds at least {LEAST_ROLL_BYTES} bytes before it is followed by the next")
+    if roll_ms and roll_ms < LEAST_ROLL_MS:
+        raise InvalidArgument(f"a segment lasts at least {LEAST_ROLL_MS} ms before it is followed by the next")

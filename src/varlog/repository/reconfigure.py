@@ -1,0 +1,168 @@
+"""Reconfigure: the one act behind every change of a log (design: *Reconfigure*).
+
+    replace        some streams end, others take their place, inside the segment      a lost or draining node,
+                                                                                       more or fewer streams
+    next_segment   the segment ends, the next begins where it ended                    other members, replication,
+                                                                                       ordering; a roll
+    seal           the segment ends, and the log with it                               for good
+
+Each goes the same way: what comes next is opened on all its members first; then what ends gets no more
+positions; then one change of the log's record says where it ended and what follows. That change is the moment:
+before it nobody is told of anything, after it nothing can be taken back. Members learn of their end by being
+compared with the record (`links`), however often they or we are restarted.
+
+Whoever calls holds the lock of all who change logs, so there is one at a time; against another repository the
+record itself is the judge, as every write of one that no longer leads is refused.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from varlog.base.errors import Conflict, NoSpace, Unavailable
+from varlog.base.ids import LogId, NodeId, Slot, StreamId
+from varlog.core.placement import place_streams
+from varlog.ports import Clock
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLinks
+from varlog.repository.opening import candidates, open_replicas
+from varlog.repository.orderer import Orderer
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a segment is made of."""
+
+    ordering: str
+    replicas: int
+    ack: int
+    streams: int
+
+
+Change = Callable[[pb.LogInfo, dict[StreamId, Slot], int], None]
+"""Works on a copy of a log's record, given where the streams end, and one past the last position of the log."""
+
+
+class Reconfigurer:
+    """Ends and begins streams and segments."""
+
+    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._orderer = orderer
+        self._links = links
+
+    async def replace(self, number: LogId, ending: list[StreamId], count: int) -> None:
+        """End some streams of the last segment, and add others to it."""
+        log = self._catalog.log(number)
+        segment = log.chain[-1]
+        async with self._opened(log, segment, count, ()) as fresh:
+            for new in fresh:
+                new.from_glsn = self._orderer.order(number).high_watermark + 1
+
+            def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+                _end_streams(changed.chain[-1], ends, until)
+                changed.chain[-1].streams.extend(fresh)
+
+            await self._end(number, ending, change)
+
+    async def next_segment(self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = ()) -> None:
+        """End the last segment, and go on with another; on some of the `nodes`, if any are given."""
+        log = self._catalog.log(number)
+        segment = pb.SegmentInfo(
+            epoch=log.chain[-1].epoch + 1,
+            ordering=wanted.ordering,
+            replicas=wanted.replicas,
+            ack=wanted.ack,
+            created_us=self._clock.wall_us(),
+        )
+        async with self._opened(log, segment, wanted.streams, nodes) as fresh:
+
+            def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+                _end_segment(changed.chain[-1], ends, until)
+                segment.base = until
+                for new in fresh:
+                    new.from_glsn = until
+                segment.streams.extend(fresh)
+                changed.chain.append(segment)
+                changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
+                changed.streams = wanted.streams
+
+            await self._end(number, open_streams(log), change)
+
+    async def seal(self, number: LogId) -> pb.LogInfo:
+        """The log ends here, for good."""
+
+        def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+            _end_segment(changed.chain[-1], ends, until)
+            changed.sealed = True
+
+        await self._end(number, open_streams(self._catalog.log(number)), change)
+        return self._catalog.log(number)
+
+    # ------------------------------------------------------------ the steps
+
+    @asynccontextmanager
+    async def _opened(
+        self, log: pb.LogInfo, segment: pb.SegmentInfo, count: int, nodes: Collection[NodeId]
+    ) -> AsyncIterator[list[pb.StreamInfo]]:
+        """New streams, open on all their members; nobody drops them as long as it is not decided what they are."""
+        number = LogId(log.id)
+        free = candidates(self._catalog, self._links)
+        if nodes:
+            away = [str(node) for node in nodes if node not in free]
+            if away:
+                raise Unavailable(f"node {', '.join(away)} is not connected; `varlog node ls` lists those that are")
+            free = {node: candidate for node, candidate in free.items() if node in nodes}
+        placed = place_streams(count, segment.replicas, free)
+        first = await self._catalog.reserve_streams(number, count)
+        opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
+        self._links.opening.update(opening)
+        try:
+            fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
+            await open_replicas(self._links, log, segment, fresh)
+            yield fresh
+        finally:
+            for key in opening:
+                del self._links.opening[key]
+        self._links.mend_all(number)
+
+    async def _end(self, number: LogId, ending: list[StreamId], change: Change) -> None:
+        """From here on the old streams have an end, and what comes next is part of the log."""
+        order = self._orderer.order(number)
+        ends: dict[StreamId, Slot] = {}
+        try:
+            for stream in ending:
+                ends[stream] = await self._orderer.finalize(number, stream)
+            until = order.high_watermark + 1
+            changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
+        except (Conflict, NoSpace):
+            # After any other error the store may have the change: then they must not go on.
+            for stream in ending:
+                self._orderer.resume(number, stream)
+            raise
+        self._orderer.extend(changed)
+        self._links.mend_all(number)
+
+
+def open_streams(log: pb.LogInfo) -> list[StreamId]:
+    """Those that take appends."""
+    if log.sealed or log.removing:
+        return []
+    return [StreamId(stream.id) for stream in log.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
+
+
+def _end_streams(segment: pb.SegmentInfo, ends: dict[StreamId, Slot], until: int) -> None:
+    for stream in segment.streams:
+        end = ends.get(StreamId(stream.id))
+        if end is not None:
+            stream.state = pb.STREAM_FINALIZED
+            stream.end_slot = end
+            stream.until_glsn = until
+
+
+def _end_segment(segment: pb.SegmentInfo, ends: dict[StreamId, Slot], until: int) -> None:
+    _end_streams(segment, ends, until)
+    segment.state = pb.SEGMENT_SEALED
+    segment.end = until

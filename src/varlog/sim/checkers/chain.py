@@ -1,0 +1,65 @@
+"""I12. The chain never forks: epochs grow by one, segments adjoin, and an end, once recorded, never changes.
+
+And I11 for its segments: what was begun after a segment had ended is not in it.
+"""
+
+from collections.abc import Iterator
+
+from varlog.sim.checkers.base import LogHistory, Violation, describe
+from varlog.sim.history import Chain
+
+
+def check(history: LogHistory) -> Iterator[Violation]:
+    told = [chain for chain in history.chains if chain.segments]
+    for chain in told:
+        yield from _adjoins(history, chain)
+    yield from _ends_stay(history, told)
+    yield from _epochs_stay(history, told)
+    yield from _nothing_behind(history, told)
+
+
+def _adjoins(history: LogHistory, chain: Chain) -> Iterator[Violation]:
+    for index, (epoch, base, end) in enumerate(chain.segments):
+        before = chain.segments[index - 1] if index else [0, 1, 1]
+        if epoch != index + 1 or base != before[2]:
+            yield history.violation("I12", f"{describe(chain)}: segment {epoch} from {base} on comes behind {before}")
+        if not end and index < len(chain.segments) - 1:
+            yield history.violation("I12", f"{describe(chain)}: segment {epoch} has no end, and another behind it")
+
+
+def _ends_stay(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
+    """Of segments and of streams."""
+    known: dict[tuple[str, int], tuple[int, Chain]] = {}
+    for chain in told:
+        ends = {("segment", epoch): end for epoch, _, end in chain.segments if end}
+        ends |= {("stream", stream): end for stream, _, end in chain.streams if end >= 0}
+        for what, end in ends.items():
+            first, by = known.setdefault(what, (end, chain))
+            if first != end:
+                evidence = f"ends at {end} by {describe(chain)}, at {first} by {describe(by)}"
+                yield history.violation("I12", f"{what[0]} {what[1]} {evidence}")
+
+
+def _epochs_stay(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
+    """What was answered before a question was asked is not forgotten; an answer given to a change least of all."""
+    answered = sorted((chain.end, len(chain.segments)) for chain in told if chain.end is not None and chain.changed)
+    for chain in told:
+        before = max((count for end, count in answered if end < chain.start), default=0)
+        if chain.changed and len(chain.segments) < before:
+            yield history.violation("I12", f"{describe(chain)}, but before it segment {before} was there")
+
+
+def _nothing_behind(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
+    """An append that begins after its stream's segment has ended goes elsewhere; a repetition may find its place."""
+    epochs = {stream: epoch for chain in told for stream, epoch, _ in chain.streams}
+    begun: dict[str, int] = {}
+    for append in history.appends:
+        for payload in append.payloads[:1]:
+            begun[payload] = min(append.start, begun.get(payload, append.start))
+    changes = sorted((chain.end, chain.segments[-1][0]) for chain in told if chain.changed and chain.end is not None)
+    for append in history.acks():
+        if append.payloads:
+            start = begun[append.payloads[0]]
+            last = max((epoch for end, epoch in changes if end < start), default=0)
+            if epochs.get(append.stream, last) < last:
+                yield history.violation("I11", f"{describe(append)} is in a segment that had ended before {last} began")

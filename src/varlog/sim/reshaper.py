@@ -1,0 +1,93 @@
+"""Changes logs while a run lasts, as an operator would: other replication, more or fewer streams, new segments."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+from varlog.base.errors import Timeout, VarlogError
+from varlog.client import Cluster, LogDescription
+from varlog.runtime.timeout import within
+from varlog.sim.checkers import Violation
+from varlog.sim.history import Chain
+from varlog.sim.host import Process
+from varlog.sim.record import Recorder
+
+PAUSE_SECONDS = 0.2
+"""Between two attempts."""
+MOST_ATTEMPTS = 20
+"""With too few nodes up, a change is refused again and again: he then leaves it."""
+
+
+class Reshaper:
+    """Somebody who is never content, in the process of an administrator."""
+
+    def __init__(
+        self,
+        admin: Process,
+        names: Sequence[str],
+        connect: Callable[[Process], Awaitable[Cluster]],
+        recorder: Recorder,
+        most_replicas: int,
+    ) -> None:
+        self._admin = admin
+        self._names = names
+        self._connect = connect
+        self._recorder = recorder
+        self._most_replicas = most_replicas
+        self._task: asyncio.Task[None] | None = None
+        self.count = 0
+        """How many changes were carried out."""
+
+    def start(self, count: int, seconds: float, random: Random) -> None:
+        """So many changes, spread over so long."""
+        self._task = self._admin.spawn(self._run(count, seconds, random), "reshape")
+
+    async def _run(self, count: int, seconds: float, random: Random) -> None:
+        cluster = await self._connect(self._admin)
+        for _ in range(count):
+            await self._admin.clock.sleep(random.random() * 2 * seconds / count)
+            await self._change(cluster, random.choice(self._names), random)
+        await cluster.close()
+
+    async def _change(self, cluster: Cluster, name: str, random: Random) -> None:
+        log = cluster.log(name)
+        replicas, streams = random.randint(1, self._most_replicas), random.randint(1, 3)
+        kind = random.choice(("roll", "streams", "replicas", "both"))
+        for _ in range(MOST_ATTEMPTS):
+            record = self._recorder.begin(self._admin, Chain(log=name, changed=True))
+            try:
+                told = await log.reconfigure(
+                    roll=kind == "roll",
+                    streams=streams if kind in ("streams", "both") else None,
+                    replicas=replicas if kind in ("replicas", "both") else None,
+                )
+            except VarlogError as error:
+                self._recorder.end(self._admin, record, error)
+                if "Sealed" in repr(error):
+                    return
+                await self._admin.clock.sleep(PAUSE_SECONDS)
+            else:
+                tell(record, told)
+                self._recorder.end(self._admin, record)
+                self.count += 1
+                return
+
+    async def wait(self, seconds: float) -> list[Violation]:
+        """Until he is through, for so long at most; what is wrong if he is not."""
+        if self._task is None:
+            return []
+        try:
+            await within(self._admin.clock, seconds, self._task)
+        except Timeout:
+            return [Violation("I14", "", f"changes of logs were not answered in {seconds:g} s")]
+        return []
+
+
+def tell(record: Chain, told: LogDescription) -> None:
+    """What a log's chain is said to be."""
+    record.segments = [[each.epoch, each.base, each.end or 0] for each in told.chain]
+    record.streams = [
+        [stream.id, each.epoch, -1 if stream.end_slot is None else stream.end_slot]
+        for each in told.chain
+        for stream in each.streams
+    ]
