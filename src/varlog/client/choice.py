@@ -41,7 +41,7 @@ class Choice:
         left = [route for route in found if self._refusal(route) is None]
         if not left:
             error = self._refusal(found[0])
-            if isinstance(error, ReplicaFailed):
+            if isinstance(error, ReplicaFailed | Sealed):
                 return None  # another stream is to take its place; who waits for that has a deadline
             raise error if error is not None else Unavailable("no stream takes appends")
         return left

@@ -26,7 +26,10 @@ from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
-CAPABILITIES: dict[str, frozenset[str]] = {"cut": frozenset({"atomic_batch", "many_writers"})}
+CAPABILITIES: dict[str, frozenset[str]] = {
+    "cut": frozenset({"atomic_batch", "many_streams", "many_writers"}),
+    "leader": frozenset({"atomic_batch", "many_writers"}),
+}
 """What a log can do, by its ordering."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from varlog.base.errors import Gap, Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
+from varlog.node.leader import Leader
 from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer, Reply
@@ -36,8 +37,18 @@ Connect = Callable[[NodeId], Awaitable[Peer]]
 class Forwarder:
     """Brings one backup up to the primary and keeps it there."""
 
-    def __init__(self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        backup: NodeId,
+        connect: Connect,
+        clock: Clock,
+        writer: int,
+        leader: Leader | None = None,
+    ) -> None:
+        """A `leader` hears how far the backup is, and what it has committed rides on every STORE."""
         self.trouble = ""
+        self._leader = leader
         self._replica = replica
         self._backup = backup
         self._connect = connect
@@ -50,8 +61,12 @@ class Forwarder:
         """What comes next."""
         self._in_flight: deque[asyncio.Future[Reply]] = deque()
         self._failure: VarlogError | None = None
+        self._told = Slot(0)
+        """What the backup was last told to be committed."""
         replica.on_group.append(self._push)
         replica.on_sync.append(self._wake_if_behind)
+        if leader is not None:
+            leader.tell.append(self._release)
 
     async def run(self) -> None:
         """Until cancelled, or until the replica is finished or failed."""
@@ -89,6 +104,8 @@ class Forwarder:
                 f"more than its primary ever had ({self._replica.log.appended})"
             )
             raise Unavailable(self._replica.trouble)
+        if self._leader is not None:
+            self._leader.has(self._backup, Slot(status.contiguous))
         return Slot(status.contiguous)
 
     # ------------------------------------------------------------ the task's part
@@ -166,11 +183,22 @@ class Forwarder:
         else:
             self._push()
 
+    def _release(self) -> None:
+        """Tell the backup what is committed, if no STORE has."""
+        peer, leader = self._peer, self._leader
+        if peer is not None and leader is not None and self._told < leader.committed and peer.writable:
+            self._send(peer, self._cursor, [])
+
     def _request(self, slot: Slot) -> pb.StoreRequest:
         replica = self._replica.id
-        return pb.StoreRequest(
+        request = pb.StoreRequest(
             log=replica.log, segment=replica.segment, stream=replica.stream, slot=slot, writer=self._writer
         )
+        leader = self._leader
+        if leader is not None and leader.base is not None:
+            request.base, request.committed = leader.base, leader.committed
+            self._told = leader.committed
+        return request
 
     def _forget_in_flight(self) -> None:
         for future in self._in_flight:

@@ -57,6 +57,8 @@ class Replica:
         """What ails it, for people."""
         self.full = False
         """Its volume had no room for what came last."""
+        self.leads: pb.Leads = pb.LEADS_NOT
+        """Whether this node leads the stream, under `leader`."""
         self.writer = 0
         """The newest life of the primary that stores came from; nothing is taken from an older one."""
         self.on_commit: list[Callable[[Binding], None]] = []
@@ -75,6 +77,8 @@ class Replica:
         self._idle: asyncio.Future[None] | None = None
         """Set while there is nothing to sync."""
         self._after_sync: list[Done] = []
+        self._released: tuple[Glsn, Slot] | None = None
+        """Where slot 0 is, and how far the leader has committed; under `leader` only."""
         self._bind_timer: Timer | None = None
         self._commit_waiters: list[asyncio.Future[None]] = []
         self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
@@ -236,6 +240,8 @@ class Replica:
                 self._synced(waiting)
 
     def _synced(self, waiting: list[Done]) -> None:
+        if self._released is not None:
+            self._bind_released()
         self._changed(self)
         for callback in self.on_sync:
             callback()
@@ -277,6 +283,21 @@ class Replica:
                 self._changed(self)
             case Verdict.OLD:
                 pass
+
+    def release(self, base: Glsn, upto: Slot) -> None:
+        """Slots below `upto` are committed, each at `base` plus its slot; those that come later are bound then."""
+        if self._released is None or upto > self._released[1]:
+            self._released = (base, upto)
+        self._bind_released()
+
+    def _bind_released(self) -> None:
+        log = self.log
+        if self._released is None or self._failure is not None or log.failure is not None:
+            return
+        base, upto = self._released
+        end = min(upto, log.durable)  # never ahead of what is here
+        if end > log.committed:
+            self._apply(Binding(log.committed, Glsn(base + log.committed), end - log.committed), base + end - 1)
 
     def _apply(self, binding: Binding, high_watermark: int) -> None:
         log = self.log

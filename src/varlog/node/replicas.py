@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
+from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.replica import ReplicaState
 from varlog.node.copy import Copy
 from varlog.node.forwarder import Connect, Forwarder
+from varlog.node.leader import Leader
 from varlog.node.pace import Pace
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
+from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
 from varlog.runtime.scope import Scope
@@ -40,6 +42,8 @@ class Replicas:
         self._open: dict[tuple[int, int, int], Replica] = {}
         self._scopes: dict[ReplicaId, Scope] = {}
         self._primaries: dict[ReplicaId, Primary] = {}
+        self._leaders: dict[ReplicaId, Leader] = {}
+        self._settling: dict[ReplicaId, asyncio.Lock] = {}
         self._failed: dict[ReplicaId, VarlogError] = {}
         """Replicas whose files could not be opened, and why."""
         self._suspended = ""
@@ -82,7 +86,7 @@ class Replicas:
             raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
         if primary is None:
             raise NotFound(f"this node is not the primary of {replica.id}")
-        if self._suspended and replica.state is ReplicaState.OPEN:
+        if self._suspended and replica.state is ReplicaState.OPEN and replica.spec.ordering == "cut":
             raise Unavailable(f"the primary of {replica.id} is {self._suspended}")
         return primary
 
@@ -155,16 +159,22 @@ class Replicas:
             self._take_role(replica, self._scopes[replica.id], new=False)
 
     def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
-        """Under `cut` the first member is the primary: it takes appends and copies them to the others."""
+        """The first member is the primary: it takes appends and copies them to the others."""
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
-        if replica.spec.ordering != "cut" or members[0] != me or replica.id in self._primaries:
+        if members[0] != me or replica.id in self._primaries:
             return
         if replica.state is ReplicaState.FINISHED:
             return  # every member can say what is in it, and nobody copies it by pushing
+        if replica.spec.ordering == "leader":
+            replica.leads = pb.LEADS_WAITING if new else pb.LEADS_NO_MORE
+            if not new:
+                return  # a leader that was started again never continues its segment
         primary = self._primaries[replica.id] = Primary(replica)
         replica.keep_recent = len(members) > 1
-        if new or len(members) == 1:
+        if replica.spec.ordering == "leader":
+            self._lead(replica, members[1:], scope)
+        elif new or len(members) == 1:
             self._forward(replica, members[1:], scope)
         else:
             primary.closed = f"{replica.id} has been started again and looks at what its backups have"
@@ -176,10 +186,27 @@ class Replicas:
         primary.closed = ""
         self._forward(replica, backups, scope)
 
-    def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
+    def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
+        leader = self._leaders[replica.id] = Leader(replica, backups, replica.spec.ack, self._world.clock)
+        self._forward(replica, backups, scope, leader)
+
+    def leader(self, replica: Replica) -> Leader:
+        """Of a stream that this node leads."""
+        found = self._leaders.get(replica.id)
+        if found is None:
+            raise WrongWriter(f"this node does not lead {replica.id}, or was started since it was opened")
+        return found
+
+    async def settle(self, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int]) -> None:
+        """Complete a sealed replica up to its end; one at a time of each."""
+        lock = self._settling.setdefault(replica.id, asyncio.Lock())
+        async with lock:
+            await settle(replica, base, end, [NodeId(node) for node in sources], self._connect)
+
+    def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope, leader: Leader | None = None) -> None:
         for backup in backups:
             boot = self._volumes[0].identity.boot
-            forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot)
+            forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot, leader)
             scope.spawn(forwarder.run(), name=f"forward {replica.id} to {backup}")
 
     # ------------------------------------------------------------ copying
@@ -263,6 +290,8 @@ class Replicas:
                 await self._give_up(replica)
             self._failed.pop(replica, None)
             primary = self._primaries.pop(replica, None)
+            self._leaders.pop(replica, None)
+            self._settling.pop(replica, None)
             if primary is not None:
                 primary.dropped()
             self._open.pop((replica.log, replica.segment, replica.stream), None)

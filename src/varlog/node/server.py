@@ -228,5 +228,6 @@ def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
         trimmed_glsn=log.durable_trimmed_glsn,
         stored_bytes=log.stored_bytes,
         missed_commits=replica.missed_commits,
+        leads=replica.leads,
         trouble=replica.trouble or (VOLUME_FULL if replica.full and not log.sealed else ""),
     )

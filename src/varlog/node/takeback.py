@@ -14,17 +14,16 @@ A backup that does not answer keeps the stream closed, as it would hold up every
 import asyncio
 from collections.abc import Sequence
 
-from varlog.base.errors import Corrupt, Sealed, Unavailable, VarlogError
+from varlog.base.errors import Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
+from varlog.node.catch_up import catch_up
 from varlog.node.forwarder import LONGEST_PAUSE_S, PAUSE_S, STORE_TIMEOUT_S, Connect
 from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer
-from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-from varlog.wire.record import batches_in
 
 NOT_YET = "takes no appends yet"
 """The beginning of what is told as long as it lasts."""
@@ -51,7 +50,7 @@ class TakeBack:
                 answers = await asyncio.gather(*map(self._ask, self._backups), return_exceptions=True)
                 for answer in answers:
                     if not isinstance(answer, BaseException):
-                        await self._take(*answer)
+                        await catch_up(replica, answer[1], answer[0], settle=False)
                 await replica.flush()
                 for answer in answers:
                     if isinstance(answer, BaseException):
@@ -80,20 +79,3 @@ class TakeBack:
         if status.state == pb.REPLICA_FAILED:
             raise Unavailable(f"the replica of node {backup} has stopped")
         return Slot(status.contiguous), peer
-
-    async def _take(self, end: Slot, peer: Peer) -> None:
-        """All up to `end` that is missing here."""
-        while self._replica.log.appended < end:
-            await self._read(peer, self._replica.log.appended)
-
-    async def _read(self, peer: Peer, start: Slot) -> None:
-        """Everything a backup has from `start` on."""
-        name = self._replica.id
-        request = pb.ReadRequest(log=name.log, segment=name.segment, stream=name.stream, slot=start, stored=True)
-        async with peer.stream(Method.READ, request, timeout=STORE_TIMEOUT_S) as parts:
-            async for part in parts:
-                batches = [(batch, check_batch(batch)) for batch in batches_in(part.body)]
-                if batches:
-                    await self._replica.store(Slot(part.message.slot), batches, settle=False)
-        if self._replica.log.appended <= start:
-            raise Corrupt(f"{peer.remote} said it had more than slot {start} of {name}, and gave nothing")

@@ -44,6 +44,7 @@ class Verbs:
             Method.APPEND: self.append,
             Method.PRODUCER: self.producer,
             Method.DIRECTORY: self.directory,
+            Method.LEAD: self.lead,
         }
 
     def _find(self, replica: pb.ReplicaId) -> Replica:
@@ -65,6 +66,8 @@ class Verbs:
         assert isinstance(message, pb.StoreRequest)
         replica = self._replicas.find(message.log, message.segment, message.stream)
         self._shut_out(replica, message.writer)
+        if message.base:
+            replica.release(Glsn(message.base), Slot(message.committed))
 
         def done(error: VarlogError | None) -> None:
             if error is None:
@@ -140,6 +143,8 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.FinishRequest)
         replica = self._find(message.replica)
+        if message.base:
+            await self._replicas.settle(replica, Glsn(message.base), Slot(message.end), message.sources)
         await replica.finish(Slot(message.end))
         request.reply(replica.status())
 
@@ -187,6 +192,13 @@ class Verbs:
         primary = self._replicas.primary(message.log, message.segment, message.stream)
         following, first = primary.producer(message.producer, message.begin)
         request.reply(pb.ProducerReply(next_sequence=following, first_sequence=first))
+
+    def lead(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.LeadRequest)
+        replica = self._find(message.replica)
+        self._replicas.leader(replica).begin(Glsn(message.base))
+        request.reply(replica.status())
 
     def directory(self, request: Request) -> None:
         message = request.message

@@ -5,6 +5,7 @@ writes is fenced; what it answers from memory is not. So before it says where a 
 all questions that wait: those that come while it asks wait for the next round.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from varlog.base.errors import NotLeader, VarlogError
@@ -34,6 +35,21 @@ class Freshness:
         if not self._asking:
             self._asking = True
             self._scope.spawn(self._ask(), name="confirm the lead")
+
+    async def confirmed(self) -> None:
+        """The same for who can wait; raises the reason why not."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: VarlogError | None) -> None:
+            if answer.done():
+                return
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
+
+        self.confirm(done)
+        await answer
 
     async def _ask(self) -> None:
         try:

@@ -23,7 +23,7 @@ from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer
+from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
@@ -99,9 +99,12 @@ class Healer:
         try:
             async with self._changing:
                 ending = self._hurt(number) if urgent else self._leaving(number)
-                if ending:  # it may have been sealed or removed while we waited
-                    wanted = self._wanted(self._catalog.log(number), ending)
-                    await self._reconfigurer.replace(number, ending, wanted)
+                log = self._catalog.logs.get(number)
+                if ending and log is not None:  # it may have been sealed or removed while we waited
+                    if log.chain[-1].ordering == "cut":
+                        await self._reconfigurer.replace(number, ending, self._wanted(log, ending))
+                    else:
+                        await self._reconfigurer.next_segment(number, settings_of(log))
         except (Conflict, NoSpace):
             self._put_off(number, urgent, "the metadata store does not take the change")
             return False
@@ -140,11 +143,14 @@ class Healer:
         if known is not None and known.stopped:
             return True
         name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
-        return any(self._is_lost(NodeId(node)) or self._has_failed(NodeId(node), name) for node in stream.members)
+        return any(self._is_lost(NodeId(node)) or self._is_out(NodeId(node), name) for node in stream.members)
 
-    def _has_failed(self, node: NodeId, replica: ReplicaId) -> bool:
+    def _is_out(self, node: NodeId, replica: ReplicaId) -> bool:
+        """Its replica has failed; or was sealed for a change that was not carried out; or was to lead, and cannot."""
         row = self._links.row(node, replica)
-        return row is not None and row.state == pb.REPLICA_FAILED
+        if row is None:
+            return False
+        return row.state in (pb.REPLICA_FAILED, pb.REPLICA_SEALED) or row.leads == pb.LEADS_NO_MORE
 
     def _wanted(self, log: pb.LogInfo, ending: Iterable[StreamId]) -> int:
         """How many new streams make the log whole again."""
@@ -155,6 +161,6 @@ class Healer:
 
 def _open(log: pb.LogInfo) -> list[pb.StreamInfo]:
     """Streams that can be replaced."""
-    if log.sealed or log.removing or log.ordering != "cut":
+    if log.sealed or log.removing:
         return []
     return [stream for stream in log.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]

@@ -210,6 +210,8 @@ class NodeLinks:
             self._mend(link, "trim", replica, self._trim)
         if stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
             self._mend(link, "seal", replica, self._seal)
+        elif row.leads == pb.LEADS_WAITING and stream.state != pb.STREAM_FINALIZED:
+            self._mend(link, "lead", replica, self._lead)
 
     def _stream(self, replica: ReplicaId) -> pb.StreamInfo | None:
         """As the log's record has it."""
@@ -256,10 +258,32 @@ class NodeLinks:
 
     async def _seal(self, link: NodeLink, replica: ReplicaId) -> None:
         segment = self._catalog.log(replica.log).chain[replica.segment - 1]
-        end = next(stream.end_slot for stream in segment.streams if stream.id == replica.stream)
+        stream = next(stream for stream in segment.streams if stream.id == replica.stream)
         await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
-        request = pb.FinishRequest(replica=_name(replica), end=end)
+        request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot)
+        if segment.ordering != "cut":
+            request.base = segment.base
+            request.sources.extend(node for node in stream.members if node != link.node)
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
+
+    def begin_to_lead(self, log: LogId) -> None:
+        """A segment has become part of a log: who is to lead it may begin at once."""
+        segment = self._catalog.log(log).chain[-1]
+        for stream in segment.streams:
+            link = self._links.get(NodeId(stream.members[0]))
+            if segment.ordering == "leader" and stream.state != pb.STREAM_FINALIZED and link is not None:
+                self._mend(link, "lead", ReplicaId(log, Epoch(segment.epoch), StreamId(stream.id)), self._lead)
+
+    async def _lead(self, link: NodeLink, replica: ReplicaId) -> None:
+        await self.lead(link.node, replica)
+
+    async def lead(self, node: NodeId, replica: ReplicaId) -> Slot:
+        """Have a node lead a stream; how far that is committed. Asked again, it only says so."""
+        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
+        request = pb.LeadRequest(replica=_name(replica), base=segment.base)
+        status = await self.ask(node, Method.LEAD, request)
+        assert isinstance(status, pb.ReplicaStatus)
+        return Slot(status.committed)
 
     async def _drop(self, link: NodeLink, replica: ReplicaId) -> None:
         await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)

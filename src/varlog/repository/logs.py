@@ -5,6 +5,7 @@ import asyncio
 from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, NoSpace, Sealed, Unsupported
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
 from varlog.base.names import check_name
+from varlog.core.ordering.leader import default_ack
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import Catalog
@@ -15,7 +16,7 @@ from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
 
-ORDERINGS = ("cut",)
+ORDERINGS = ("cut", "leader")
 MOST_REPLICAS = 16
 MOST_STREAMS = 1024
 LEAST_ROLL_BYTES = 1 << 20
@@ -64,6 +65,7 @@ class Logs:
             self._orderer.add(log)
         finally:
             del self._links.creating[number]
+        self._links.begin_to_lead(number)
         request.reply(self._catalog.served(log))
 
     def _new_log(
@@ -172,7 +174,7 @@ def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
         ordering=ordering,
         replicas=replicas,
         ack=message.ack or (log.ack if same else 0),
-        streams=message.streams or log.streams,
+        streams=message.streams or (1 if ordering == "leader" else log.streams),
     )
 
 
@@ -190,12 +192,29 @@ def _checked(wanted: Settings) -> Settings:
         raise InvalidArgument(f"a log has 1 to {MOST_REPLICAS} replicas, not {wanted.replicas}")
     if not 1 <= wanted.streams <= MOST_STREAMS:
         raise InvalidArgument(f"a log has 1 to {MOST_STREAMS} streams, not {wanted.streams}")
+    if wanted.ordering == "leader":
+        return _checked_leader(wanted)
     if wanted.ack not in (0, wanted.replicas):
         raise InvalidArgument(
             f"under `cut` an entry gets its position when all {wanted.replicas} replicas have it: "
             f"ack is {wanted.replicas}, not {wanted.ack}"
         )
     return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams)
+
+
+def _checked_leader(wanted: Settings) -> Settings:
+    """One leader has one stream. An ack of one copy would need every member's seal: one loss, and nobody goes on."""
+    if wanted.streams != 1:
+        raise InvalidArgument(f"under `leader` a log has 1 stream, not {wanted.streams}: one leader numbers entries")
+    ack = wanted.ack or default_ack(wanted.replicas)
+    if ack > wanted.replicas:
+        raise InvalidArgument(f"an acknowledgement cannot need {ack} copies of {wanted.replicas}")
+    if 1 == ack < wanted.replicas:
+        raise InvalidArgument(
+            f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
+            f"sealed for good: ack is 2 to {wanted.replicas}"
+        )
+    return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams)
 
 
 def _check_roll(roll_bytes: int, roll_ms: int) -> None:

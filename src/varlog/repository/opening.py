@@ -45,6 +45,7 @@ async def open_replicas(
             ordering=segment.ordering,
             members=stream.members,
             log_name=log.name,
+            ack=segment.ack,
         )
         calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]
     await all_or_first_error(calls, f"streams of log {log.name!r} could not be opened")

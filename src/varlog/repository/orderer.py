@@ -64,7 +64,7 @@ class Orderer:
     def _make(self, log: pb.LogInfo, base: pb.CutBase) -> LogOrder:
         segment = log.chain[-1]
         order = LogOrder(LogId(log.id), Epoch(segment.epoch), max(base.high_watermark, segment.base - 1))
-        for stream in _streams(log):
+        for stream in _streams(log, "cut"):
             members = [NodeId(node) for node in stream.members]
             ended = stream.state == pb.STREAM_FINALIZED
             order.add_stream(
@@ -82,7 +82,7 @@ class Orderer:
         segment = log.chain[-1]
         if segment.epoch > order.segment:
             order.begin_segment(Epoch(segment.epoch), segment.base - 1)
-        for stream in segment.streams:
+        for stream in segment.streams if segment.ordering == "cut" else ():
             if stream.state != pb.STREAM_FINALIZED and order.stream(StreamId(stream.id)) is None:
                 order.add_stream(StreamId(stream.id), [NodeId(node) for node in stream.members])
 
@@ -218,9 +218,9 @@ class Orderer:
         return True
 
 
-def _streams(log: pb.LogInfo) -> Iterator[pb.StreamInfo]:
-    """Those of all segments, in id order."""
-    return (stream for segment in log.chain for stream in segment.streams)
+def _streams(log: pb.LogInfo, ordering: str = "") -> Iterator[pb.StreamInfo]:
+    """Those of all segments, or of those under an ordering, in id order."""
+    return (stream for segment in log.chain if ordering in ("", segment.ordering) for stream in segment.streams)
 
 
 def _end_streams(order: LogOrder, log: pb.LogInfo) -> None:

@@ -99,9 +99,13 @@ class Rebuilder:
     def _is_out(self, node: NodeId, name: ReplicaId, end: int) -> bool:
         """Its replica will not come back, as far as one can tell."""
         row = self._links.row(node, name)
-        if row is not None and (row.state == pb.REPLICA_FAILED or slots_of(row) < end):
+        if row is not None and (row.state == pb.REPLICA_FAILED or (slots_of(row) < end and not self._settles(name))):
             return True
         return self._absences.is_lost(node, self._rebuild_s)
+
+    def _settles(self, name: ReplicaId) -> bool:
+        """Where not every member has everything when a stream ends, what they lack is first taken from each other."""
+        return self._catalog.log(name.log).chain[name.segment - 1].ordering != "cut"
 
     def _is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
         """It is here with its data."""

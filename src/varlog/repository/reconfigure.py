@@ -27,6 +27,7 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
+from varlog.repository.sealing import seal_members
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -130,6 +131,17 @@ class Reconfigurer:
 
     async def _end(self, number: LogId, ending: list[StreamId], change: Change) -> None:
         """From here on the old streams have an end, and what comes next is part of the log."""
+        if self._catalog.log(number).chain[-1].ordering == "cut":
+            await self._end_by_cut(number, ending, change)
+        else:
+            ends, until = await seal_members(self._links, self._clock, self._catalog.log(number))
+            changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
+            self._orderer.extend(changed)
+        self._links.mend_all(number)
+        self._links.begin_to_lead(number)
+
+    async def _end_by_cut(self, number: LogId, ending: list[StreamId], change: Change) -> None:
+        """The end is the last cut."""
         order = self._orderer.order(number)
         ends: dict[StreamId, Slot] = {}
         try:
@@ -143,7 +155,11 @@ class Reconfigurer:
                 self._orderer.resume(number, stream)
             raise
         self._orderer.extend(changed)
-        self._links.mend_all(number)
+
+
+def settings_of(log: pb.LogInfo) -> Settings:
+    """What the next segment of a log is made of, if nobody says otherwise."""
+    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams)
 
 
 def open_streams(log: pb.LogInfo) -> list[StreamId]:

@@ -4,6 +4,7 @@ No data moves: what is in the old segment stays where it is, immutable, and can 
 """
 
 import asyncio
+from collections.abc import Iterator
 
 from varlog.base.errors import VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
@@ -11,8 +12,7 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
-from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer, Settings
+from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.5
@@ -28,14 +28,12 @@ class Roller:
         self,
         clock: Clock,
         catalog: Catalog,
-        orderer: Orderer,
         links: NodeLinks,
         reconfigurer: Reconfigurer,
         changing: asyncio.Lock,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
-        self._orderer = orderer
         self._links = links
         self._reconfigurer = reconfigurer
         self._changing = changing
@@ -59,9 +57,7 @@ class Roller:
         try:
             async with self._changing:
                 if self._is_due(number):  # it may have been changed while we waited
-                    log = self._catalog.log(number)
-                    wanted = Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams)
-                    await self._reconfigurer.next_segment(number, wanted)
+                    await self._reconfigurer.next_segment(number, settings_of(self._catalog.log(number)))
         except DiskFailed:
             raise  # our own store: whether it has the change is known only after a restart
         except VarlogError as error:
@@ -76,17 +72,22 @@ class Roller:
         if log is None or log.sealed or log.removing:
             return False
         segment = log.chain[-1]
-        if self._orderer.order(number).high_watermark < segment.base:
+        if not self._holds_anything(number, segment):
             return False  # an empty one is as good as new
         if log.roll_ms and self._clock.wall_us() - segment.created_us >= log.roll_ms * 1000:
             return True
         return bool(log.roll_bytes) and self._stored(number, segment) >= log.roll_bytes
 
+    def _holds_anything(self, number: LogId, segment: pb.SegmentInfo) -> bool:
+        return any(row.uncommitted_llsn_offset > 1 for rows in self._rows(number, segment) for row in rows)
+
     def _stored(self, number: LogId, segment: pb.SegmentInfo) -> int:
         """Bytes of one copy of each of its streams, as last reported."""
-        total = 0
+        return sum(max((row.stored_bytes for row in rows), default=0) for rows in self._rows(number, segment))
+
+    def _rows(self, number: LogId, segment: pb.SegmentInfo) -> Iterator[list[pb.LogStreamUncommitReport]]:
+        """Of each stream, what its members reported last."""
         for stream in segment.streams:
             name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
-            rows = [self._links.row(NodeId(node), name) for node in stream.members]
-            total += max((row.stored_bytes for row in rows if row is not None), default=0)
-        return total
+            rows = (self._links.row(NodeId(node), name) for node in stream.members)
+            yield [row for row in rows if row is not None]

@@ -74,7 +74,7 @@ class Service:
             Method.WATCH_LOG: self.watch_log,
             Method.LIST_LOGS: self.list_logs,
             Method.LIST_NODES: self._operations.list_nodes,
-            Method.TAIL: self._fresh(self.tail),
+            Method.TAIL: self.tail,
             Method.TRIM_LOG: self._to_the_end(self.trim_log),
             Method.SEAL_LOG: self._to_the_end(self._logs.seal),
             Method.REMOVE_LOG: self._to_the_end(self._logs.remove),
@@ -167,10 +167,32 @@ class Service:
         logs = [self._catalog.served(log) for log in self._catalog.logs.values()]
         request.reply(pb.ListLogsReply(logs=logs))
 
-    def tail(self, request: Request) -> None:
+    def tail(self, request: Request) -> Awaitable[None] | None:
         log = self._catalog.log(request.message.log)
-        order = self._orderer.order(LogId(log.id))
-        request.reply(pb.TailReply(tail=order.high_watermark, trimmed=log.trimmed))
+        if log.sealed or log.chain[-1].ordering == "cut":
+            return self._fresh(self._tail_by_cut)(request)
+        return self._tail_by_leader(request)
+
+    def _tail_by_cut(self, request: Request) -> None:
+        log = self._catalog.log(request.message.log)
+        tail = log.chain[-1].end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
+        request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
+
+    async def _tail_by_leader(self, request: Request) -> None:
+        """The leader knows. That nobody had followed it is certain if we still lead after it has answered (I10)."""
+        log = self._catalog.log(request.message.log)
+        tail = await self._led_tail(log)
+        await self._freshness.confirmed()
+        now = self._catalog.log(request.message.log)
+        if now.chain[-1].epoch != log.chain[-1].epoch or now.sealed:
+            raise Unavailable("the log has begun another segment meanwhile; ask again")
+        request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed))
+
+    async def _led_tail(self, log: pb.LogInfo) -> int:
+        segment = log.chain[-1]
+        stream = segment.streams[0]
+        name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
+        return segment.base + await self._links.lead(NodeId(stream.members[0]), name) - 1
 
     # ------------------------------------------------------------ trim
 
@@ -214,7 +236,7 @@ class Service:
         order = self._orderer.order(LogId(log.id))
         status = pb.LogStatus(
             log=self._catalog.served(log),
-            tail=order.high_watermark,
+            tail=self._reported_tail(log),
             kept_cuts=order.kept_cuts,
             trouble=self._healer.trouble(LogId(log.id)) or self._roller.trouble(LogId(log.id)),
         )
@@ -223,6 +245,16 @@ class Service:
                 replica = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
                 status.streams.append(self._stream_status(replica, stream, segment.replicas))
         return status
+
+    def _reported_tail(self, log: pb.LogInfo) -> int:
+        """Under `leader` as far as members have told it."""
+        segment = log.chain[-1]
+        if log.sealed or segment.ordering == "cut":
+            return segment.end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
+        stream = segment.streams[0]
+        name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
+        rows = (self._links.row(NodeId(node), name) for node in stream.members)
+        return segment.base - 2 + max((row.uncommitted_llsn_offset for row in rows if row is not None), default=1)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)

@@ -44,7 +44,7 @@ class Term:
         parts = (world.clock, self.catalog, self._orderer, self._links)
         reconfigurer = Reconfigurer(*parts)
         self._healer = Healer(*parts, reconfigurer, changing, config.lost_ms / 1000)
-        self._roller = Roller(*parts, reconfigurer, changing)
+        self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )

@@ -6,31 +6,37 @@ would be written by mistake: small, plausible, and right in fair weather.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from varlog.base.errors import InvalidArgument
-from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot
+from varlog.base.errors import InvalidArgument, VarlogError
+from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
+from varlog.core import replica as replica_rules
 from varlog.core.merge import Merge
+from varlog.core.ordering import leader as leader_ordering
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
-from varlog.core.replica import Verdict, judge_commit
+from varlog.core.replica import ReplicaState, Verdict, judge_commit
 from varlog.metadata.election import FencedStore, HeldLeadership
+from varlog.node import replica as node_replica
 from varlog.node import server as node_server
 from varlog.node.forwarder import Forwarder
 from varlog.node.primary import Primary
 from varlog.node.replica import Batches, Replica
+from varlog.node.replicas import Replicas
 from varlog.node.takeback import TakeBack
 from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
+from varlog.repository.freshness import Freshness
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
+from varlog.runtime.scope import Scope
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
@@ -316,12 +322,10 @@ def stale_tail() -> Iterator[None]:
 
 @_bug("a log's end is recorded without waiting for the cut that is being made", lambda weather: weather.shape.seals)
 def end_before_the_last_cut() -> Iterator[None]:
-    async def close(self: Orderer, log: LogId) -> LogOrder:
-        order = self.order(log)
-        order.close()
-        return order
+    async def finalize(self: Orderer, log: LogId, stream: StreamId) -> Slot:
+        return self.order(log).finalize(stream)
 
-    with _swap(Orderer, close=close):
+    with _swap(Orderer, finalize=finalize):
         yield
 
 
@@ -388,4 +392,86 @@ def merge_does_not_wait() -> Iterator[None]:
         return plain(self)
 
     with _swap(Merge, take=take):
+        yield
+
+
+# ---------------------------------------------------------------- the leader
+
+
+def _is_led(weather: Weather) -> bool:
+    """Whether a leader has others beside it, so that there is a quorum to get wrong."""
+    return weather.shape.ordering == "leader" and weather.shape.replicas > 1
+
+
+@_bug("a leader answers when its own disk has an entry", _is_led)
+def leader_acks_alone() -> Iterator[None]:
+    def committed(tails: Iterable[Slot], ack: int) -> Slot:
+        return max(tails)
+
+    with _swap(leader_ordering, committed=committed):
+        yield
+
+
+@_bug("a segment ends by the word of one member, however many there are", _is_led)
+def seal_quorum_too_small() -> Iterator[None]:
+    def seal_quorum(members: int, ack: int) -> int:
+        return 1
+
+    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+        return max(tails)
+
+    with _swap(leader_ordering, seal_quorum=seal_quorum, end_of=end_of):
+        yield
+
+
+@_bug("what silent members may have is not counted when a segment ends", _is_led)
+def silent_members_have_nothing() -> Iterator[None]:
+    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+        return leader_ordering.committed(tails, ack)
+
+    with _swap(leader_ordering, end_of=end_of):
+        yield
+
+
+@_bug("a leader that was started again goes on with its segment", _is_led)
+def restarted_leader_goes_on() -> Iterator[None]:
+    plain = Replicas._take_role
+
+    def take_role(self: Replicas, replica: Replica, scope: Scope, *, new: bool) -> None:
+        plain(self, replica, scope, new=new or replica.spec.ordering == "leader")
+
+    with _swap(Replicas, _take_role=take_role):
+        yield
+
+
+@_bug("a member takes stores after it was sealed", _is_led)
+def sealed_member_takes_stores() -> Iterator[None]:
+    def refuse_store(state: ReplicaState, end: Slot, *, settle: bool) -> VarlogError | None:
+        return plain(state, end, settle=settle or state is ReplicaState.SEALED)
+
+    plain = replica_rules.refuse_store
+    with _swap(node_replica, refuse_store=refuse_store):
+        yield
+
+
+@_bug("a member is finished without what it lacks before the end", _is_led)
+def finished_without_settling() -> Iterator[None]:
+    async def settle(self: Replicas, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int]) -> None:
+        replica.release(base, end)
+
+    plain = Replica.finish
+
+    async def finish(self: Replica, end: Slot) -> None:
+        await plain(self, min(end, self.log.durable))
+
+    with _swap(Replicas, settle=settle), _swap(Replica, finish=finish):
+        yield
+
+
+@_bug("that a leader is still the last is not asked before its tail is told", _is_led)
+def stale_tail_of_a_leader() -> Iterator[None]:
+    async def confirmed(self: Freshness) -> None:
+        return
+
+    with _swap(Freshness, confirmed=confirmed):
         yield

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import Any
 
-from varlog.base.errors import Timeout, VarlogError
+from varlog.base.errors import InvalidArgument, Sealed, Timeout, VarlogError
 from varlog.client import Cluster, LogDescription
 from varlog.runtime.timeout import within
 from varlog.sim.checkers import Violation
@@ -51,19 +52,15 @@ class Reshaper:
 
     async def _change(self, cluster: Cluster, name: str, random: Random) -> None:
         log = cluster.log(name)
-        replicas, streams = random.randint(1, self._most_replicas), random.randint(1, 3)
-        kind = random.choice(("roll", "streams", "replicas", "both"))
+        kind = random.choice(("roll", "streams", "replicas", "ordering", "ordering"))
+        wanted = self._wanted(kind, random)
         for _ in range(MOST_ATTEMPTS):
             record = self._recorder.begin(self._admin, Chain(log=name, changed=True))
             try:
-                told = await log.reconfigure(
-                    roll=kind == "roll",
-                    streams=streams if kind in ("streams", "both") else None,
-                    replicas=replicas if kind in ("replicas", "both") else None,
-                )
+                told = await log.reconfigure(**wanted)
             except VarlogError as error:
                 self._recorder.end(self._admin, record, error)
-                if "Sealed" in repr(error):
+                if isinstance(error, Sealed | InvalidArgument):
                     return
                 await self._admin.clock.sleep(PAUSE_SECONDS)
             else:
@@ -71,6 +68,18 @@ class Reshaper:
                 self._recorder.end(self._admin, record)
                 self.count += 1
                 return
+
+    def _wanted(self, kind: str, random: Random) -> dict[str, Any]:
+        """More streams than one are refused where there is a leader: he takes that for an answer."""
+        if kind == "roll":
+            return {"roll": True}
+        if kind == "streams":
+            return {"streams": random.randint(1, 3)}
+        replicas = random.randint(1, self._most_replicas)
+        if kind == "replicas":
+            return {"replicas": replicas}
+        ordering = random.choice(("cut", "leader"))
+        return {"ordering": ordering, "replicas": replicas, "streams": random.randint(1, 3 if ordering == "cut" else 1)}
 
     async def wait(self, seconds: float) -> list[Violation]:
         """Until he is through, for so long at most; what is wrong if he is not."""

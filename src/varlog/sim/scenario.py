@@ -185,6 +185,7 @@ class Scenario:
             async with connect(self.url, world=admin.world) as cluster:
                 await cluster.create_log(
                     name,
+                    ordering=self.shape.ordering,
                     replicas=self.shape.replicas,
                     streams=self.shape.streams,
                     roll_seconds=self.shape.roll_seconds,

@@ -226,6 +226,8 @@ class Shape:
     """The last log is sealed while faults strike."""
     drains: bool = False
     """A node is drained while faults strike."""
+    ordering: str = "cut"
+    """Of the logs at their start; changes may choose another."""
     reshapes: int = 0
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0
@@ -240,7 +242,8 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas, files of {self.file_bytes} bytes; {self.clients} clients, {self.operations_per_second:.0f} "
+            f"replicas under {self.ordering}, files of {self.file_bytes} bytes; "
+            f"{self.clients} clients, {self.operations_per_second:.0f} "
             f"operations/s each for {self.chaos_seconds:.0f} s in bursts of ≤{self.burst}, ≤{self.in_flight} at once, "
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
@@ -395,7 +398,9 @@ def _draw_reshapes(seed: int | str, shape: Shape) -> Shape:
     random = Random(f"{seed}/reshape")
     reshapes = random.choice((0, 0, 1, 3, 8))
     roll_seconds = random.choice((0.0, 0.0, 0.0, between(random, 1.0, 5.0)))
-    return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds)
+    ordering = random.choice(("cut", "leader"))
+    streams = 1 if ordering == "leader" else shape.streams
+    return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds, ordering=ordering, streams=streams)
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

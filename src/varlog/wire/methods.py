@@ -31,6 +31,9 @@ class Method(IntEnum):
     PRODUCER = 17
     DIRECTORY = 18
 
+    # the `leader` ordering, served by nodes
+    LEAD = 19
+
     # served by the repository
     REGISTER = 32
     CREATE_LOG = 33
@@ -65,6 +68,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
+    Method.LEAD: (pb.LeadRequest, pb.ReplicaStatus),
     Method.REGISTER: (pb.RegisterRequest, pb.RegisterReply),
     Method.CREATE_LOG: (pb.CreateLogRequest, pb.LogInfo),
     Method.GET_LOG: (pb.GetLogRequest, pb.LogInfo),

@@ -23,6 +23,13 @@ class SlotContent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SLOT_DATA: _ClassVar[SlotContent]
     SLOT_JUNK: _ClassVar[SlotContent]
 
+class Leads(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEADS_NOT: _ClassVar[Leads]
+    LEADS: _ClassVar[Leads]
+    LEADS_WAITING: _ClassVar[Leads]
+    LEADS_NO_MORE: _ClassVar[Leads]
+
 class SegmentState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SEGMENT_OPEN: _ClassVar[SegmentState]
@@ -43,6 +50,10 @@ SLOT_UNKNOWN: SlotContent
 SLOT_EMPTY: SlotContent
 SLOT_DATA: SlotContent
 SLOT_JUNK: SlotContent
+LEADS_NOT: Leads
+LEADS: Leads
+LEADS_WAITING: Leads
+LEADS_NO_MORE: Leads
 SEGMENT_OPEN: SegmentState
 SEGMENT_SETTLING: SegmentState
 SEGMENT_SEALED: SegmentState
@@ -102,18 +113,20 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     LOG_NAME_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
     log_name: str
     copy: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ...) -> None: ...
+    ack: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -122,20 +135,24 @@ class OpenRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle")
+    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle", "committed", "base")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     slot: int
     writer: int
     settle: bool
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ...) -> None: ...
+    committed: int
+    base: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ..., committed: _Optional[int] = ..., base: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
     __slots__ = ("replica",)
@@ -178,12 +195,24 @@ class DigestReply(_message.Message):
     def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
-    __slots__ = ("replica", "end")
+    __slots__ = ("replica", "end", "base", "sources")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     end: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ...) -> None: ...
+    base: int
+    sources: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ..., base: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LeadRequest(_message.Message):
+    __slots__ = ("replica", "base")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    base: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored", "whole")
@@ -252,7 +281,7 @@ class CopyRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ..., end: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class LogStreamUncommitReport(_message.Message):
-    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble")
+    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble", "leads")
     LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +294,7 @@ class LogStreamUncommitReport(_message.Message):
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
     MISSED_COMMITS_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
     log_stream_id: int
     uncommitted_llsn_offset: int
     uncommitted_llsn_length: int
@@ -277,7 +307,8 @@ class LogStreamUncommitReport(_message.Message):
     stored_bytes: int
     missed_commits: bool
     trouble: str
-    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ..., trouble: _Optional[str] = ...) -> None: ...
+    leads: Leads
+    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ..., trouble: _Optional[str] = ..., leads: _Optional[_Union[Leads, str]] = ...) -> None: ...
 
 class GetReportRequest(_message.Message):
     __slots__ = ()

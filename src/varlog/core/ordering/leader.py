@@ -1,0 +1,41 @@
+"""The `leader` ordering: one writer numbers the entries of a segment, and what W of its N members have is committed.
+
+    member 1   =========|====        slots it has synced, without a gap
+    member 2   =========|==
+    member 3   ======   |
+                        ^ committed: with W = 2, the second longest
+    position of a slot: the segment's base + slot
+
+There is one writer in the life of a segment, so every member has a beginning of the same sequence and nothing
+has to be compared. A new writer is a new segment. Before it begins, the old segment is sealed on so many members
+that no W of the others are left to acknowledge anything (`seal_quorum`), and ends behind the last slot that may
+have been acknowledged (`end_of`): one that W members have, counting those that stay silent as having it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from varlog.base.ids import Slot
+from varlog.base.invariant import invariant
+
+
+def default_ack(members: int) -> int:
+    """A majority: any minority may be lost, for appends and for sealing alike."""
+    return members // 2 + 1
+
+
+def seal_quorum(members: int, ack: int) -> int:
+    """How many members must be sealed before it is certain that nothing more is acknowledged."""
+    return members - ack + 1
+
+
+def committed(tails: Iterable[Slot], ack: int) -> Slot:
+    """How far `ack` members have everything; `tails` are those of all members that are known."""
+    ordered = sorted(tails, reverse=True)
+    return ordered[ack - 1] if len(ordered) >= ack else Slot(0)
+
+
+def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+    """One past the last slot that may have been acknowledged; `tails` are those of the members that are sealed."""
+    silent = members - len(tails)
+    invariant(len(tails) >= seal_quorum(members, ack), "too few are sealed to tell", sealed=len(tails), ack=ack)
+    return sorted(tails, reverse=True)[ack - silent - 1]

@@ -1,0 +1,81 @@
+"""Sealing a segment that its members number by themselves: by so many of them that nothing more can be acknowledged.
+
+    members   1  sealed, has 12       N = 3, W = 2: two that are sealed are enough, as the third alone
+              2  sealed, has 10       can acknowledge nothing more. It may have what member 1 has, so that
+              3  silent               may have been acknowledged: the segment ends behind slot 11.
+
+All are asked at once; who answers first counts. What a sealed segment holds does not change any more, so asking
+again after a failure gives the same end or a shorter one: both are right until one of them is recorded.
+"""
+
+import asyncio
+
+from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering import leader
+from varlog.ports import Clock
+from varlog.repository.links import NodeLinks
+from varlog.runtime.scope import Scope
+from varlog.runtime.timeout import within
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+SEAL_TIMEOUT_S = 2.0
+
+
+async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, Slot], int]:
+    """Seal the last segment: where its streams end, and one past its last position; `Unavailable` if too few answer."""
+    segment = log.chain[-1]
+    (stream,) = segment.streams
+    sealing = _Sealing(links, ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), segment, stream)
+    end = await sealing.run(clock)
+    return {StreamId(stream.id): end}, segment.base + end
+
+
+class _Sealing:
+    """Of one stream."""
+
+    def __init__(self, links: NodeLinks, name: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> None:
+        self._links = links
+        self._name = name
+        self._members = [NodeId(node) for node in stream.members]
+        self._ack = segment.ack
+        self._quorum = leader.seal_quorum(len(self._members), self._ack)
+        self._tails: dict[NodeId, Slot] = {}
+        self._refusals: dict[NodeId, str] = {}
+        self._enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, clock: Clock) -> Slot:
+        scope = Scope()
+        for node in self._members:
+            scope.spawn(self._seal(node), name=f"seal {self._name} on {node}")
+        try:
+            await within(clock, SEAL_TIMEOUT_S, self._enough)
+        except VarlogError as error:
+            raise Unavailable(self._too_few()) from error
+        finally:
+            await scope.close()
+        return leader.end_of(list(self._tails.values()), len(self._members), self._ack)
+
+    async def _seal(self, node: NodeId) -> None:
+        name = pb.ReplicaId(log=self._name.log, segment=self._name.segment, stream=self._name.stream)
+        try:
+            status = await self._links.ask(node, Method.SEAL, pb.SealRequest(replica=name))
+        except VarlogError as error:
+            self._refusals[node] = error.message
+        else:
+            assert isinstance(status, pb.ReplicaStatus)
+            self._tails[node] = Slot(status.contiguous)
+        if self._enough.done():
+            return
+        if len(self._tails) >= self._quorum:
+            self._enough.set_result(None)
+        elif len(self._tails) + len(self._refusals) == len(self._members):
+            self._enough.set_exception(Unavailable("all have answered"))
+
+    def _too_few(self) -> str:
+        why = "; ".join(f"node {node}: {message}" for node, message in sorted(self._refusals.items()))
+        return (
+            f"{self._quorum} of {len(self._members)} members must be sealed before it is certain what was "
+            f"acknowledged; {len(self._tails)} are ({why or 'the others do not answer'})"
+        )
