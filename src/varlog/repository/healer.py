@@ -22,6 +22,7 @@ from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
+from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
@@ -104,7 +105,7 @@ class Healer:
                     if log.chain[-1].ordering == "cut":
                         await self._reconfigurer.replace(number, ending, self._wanted(log, ending))
                     else:
-                        await self._reconfigurer.next_segment(number, settings_of(log))
+                        await self._reconfigurer.next_segment(number, settings_of(log), members=self._members(log))
         except (Conflict, NoSpace):
             self._put_off(number, urgent, "the metadata store does not take the change")
             return False
@@ -128,15 +129,27 @@ class Healer:
         return [StreamId(stream.id) for stream in _open(log) if self._is_hurt(number, segment, stream)]
 
     def _leaving(self, number: LogId) -> list[StreamId]:
-        """Open streams that have a member which drains."""
+        """Open streams that have a member which drains, or fewer members than they could."""
         log = self._catalog.logs.get(number)
-        if log is None or not self._draining:
+        if log is None:
             return []
+        if self._is_thin(log):
+            return [StreamId(stream.id) for stream in _open(log)]
         return [
             StreamId(stream.id)
             for stream in _open(log)
             if any(NodeId(node) in self._draining for node in stream.members)
         ]
+
+    def _members(self, log: pb.LogInfo) -> int:
+        """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
+        fit = sum(not node.unfit for node in candidates(self._catalog, self._links).values())
+        return min(log.replicas, max(fit, log.ack))
+
+    def _is_thin(self, log: pb.LogInfo) -> bool:
+        """The last segment has fewer members than are wanted, and there are nodes for more by now."""
+        last = log.chain[-1]
+        return last.ordering != "cut" and last.replicas < self._members(log)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

@@ -68,13 +68,18 @@ class Reconfigurer:
 
             await self._end(number, ending, change)
 
-    async def next_segment(self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = ()) -> None:
-        """End the last segment, and go on with another; on some of the `nodes`, if any are given."""
+    async def next_segment(
+        self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = (), *, members: int = 0
+    ) -> None:
+        """End the last segment, and go on with another; on some of the `nodes`, if any are given.
+
+        With `members`, this segment has so many, though more replicas are wanted.
+        """
         log = self._catalog.log(number)
         segment = pb.SegmentInfo(
             epoch=log.chain[-1].epoch + 1,
             ordering=wanted.ordering,
-            replicas=wanted.replicas,
+            replicas=members or wanted.replicas,
             ack=wanted.ack,
             created_us=self._clock.wall_us(),
         )

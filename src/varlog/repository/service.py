@@ -200,7 +200,9 @@ class Service:
         """Record the point, then have every member make it durable; only then is it answered (I13)."""
         message: pb.TrimLogRequest = request.message
         log = self._catalog.log(message.log)
-        tail = self._orderer.order(LogId(log.id)).high_watermark
+        tail = self._reported_tail(log)
+        if message.upto > tail and log.chain[-1].ordering != "cut" and not log.sealed:
+            tail = await self._led_tail(log)  # it was not reported yet
         if message.upto > tail:
             raise NotWritten(f"cannot trim up to {message.upto}: the log's tail is {tail}", tail)
         if message.upto > log.trimmed:

@@ -11,18 +11,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from varlog.base.errors import InvalidArgument, VarlogError
+from varlog.base.errors import InvalidArgument
 from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, StreamWriter
-from varlog.core import replica as replica_rules
 from varlog.core.merge import Merge
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.core.replica import ReplicaState, Verdict, judge_commit
 from varlog.metadata.election import FencedStore, HeldLeadership
-from varlog.node import replica as node_replica
 from varlog.node import server as node_server
 from varlog.node.forwarder import Forwarder
 from varlog.node.primary import Primary
@@ -33,7 +31,6 @@ from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
-from varlog.repository.freshness import Freshness
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
 from varlog.runtime.scope import Scope
@@ -444,13 +441,14 @@ def restarted_leader_goes_on() -> Iterator[None]:
         yield
 
 
-@_bug("a member takes stores after it was sealed", _is_led)
-def sealed_member_takes_stores() -> Iterator[None]:
-    def refuse_store(state: ReplicaState, end: Slot, *, settle: bool) -> VarlogError | None:
-        return plain(state, end, settle=settle or state is ReplicaState.SEALED)
+@_bug("a seal is answered before what was taken earlier is durable", _is_led)
+def seal_overtakes_stores() -> Iterator[None]:
+    async def seal(self: Replica) -> None:
+        if self.state is ReplicaState.OPEN:
+            self.log.stage_seal()
+            self._want_sync()
 
-    plain = replica_rules.refuse_store
-    with _swap(node_replica, refuse_store=refuse_store):
+    with _swap(Replica, seal=seal):
         yield
 
 
@@ -465,13 +463,4 @@ def finished_without_settling() -> Iterator[None]:
         await plain(self, min(end, self.log.durable))
 
     with _swap(Replicas, settle=settle), _swap(Replica, finish=finish):
-        yield
-
-
-@_bug("that a leader is still the last is not asked before its tail is told", _is_led)
-def stale_tail_of_a_leader() -> Iterator[None]:
-    async def confirmed(self: Freshness) -> None:
-        return
-
-    with _swap(Freshness, confirmed=confirmed):
         yield

@@ -271,7 +271,7 @@ class Scenario:
     def _healable(self, info: pb.LogInfo) -> bool:
         """Whether there are nodes enough for streams without those that are lost or drain."""
         usable = [host for host in self.cluster.nodes if not self._is_drained(host)]
-        return len(usable) >= info.replicas
+        return len(usable) >= (info.replicas if info.ordering == "cut" else info.ack)
 
     def _is_drained(self, host: Host) -> bool:
         return self._drainer is not None and self._drainer.address == f"{host.name}:{NODE_PORT}"
@@ -372,6 +372,8 @@ class Scenario:
     def _readable(self, name: str) -> bool:
         """Whether every stream of a log has a member left."""
         info = self.infos[name]
+        if info.ordering != "cut" and not info.sealed and not self._healable(info):
+            return False  # where it ends only its leader knows, or who may seal it
         return all(any(not self._trouble(info, stream, node) for node in stream.members) for stream in streams_of(info))
 
     # ------------------------------------------------------------ rebuilding

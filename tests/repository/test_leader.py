@@ -1,0 +1,197 @@
+"""Logs under the `leader` ordering, on real servers in this process: commits, lost leaders, live switches."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.repository.test_reconfigure import Load, check_chain
+from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, servers
+
+import varlog
+from varlog.base.errors import InvalidArgument, Sealed, Unavailable, WrongWriter
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+async def create(cluster: Servers, replicas: int = 3, ack: int = 0) -> pb.LogInfo:
+    peer = await cluster.to_repository()
+    request = pb.CreateLogRequest(name="orders", ordering="leader", replicas=replicas, streams=1, ack=ack)
+    log = (await peer.call(Method.CREATE_LOG, request, timeout=TIMEOUT_S)).message
+    assert isinstance(log, pb.LogInfo)
+    return log
+
+
+async def next_segment(log: varlog.Log, epoch: int) -> varlog.LogDescription:
+    """The log, once it has got so far."""
+    while (info := await log.info()).chain[-1].epoch < epoch:
+        await asyncio.sleep(0.02)
+    return info
+
+
+def replica(log: pb.LogInfo, segment: int = 1) -> pb.ReplicaId:
+    return pb.ReplicaId(log=log.id, segment=segment, stream=log.chain[segment - 1].streams[0].id)
+
+
+def test_entries_are_numbered_by_the_leader_and_readable_everywhere() -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=3) as cluster:
+            log = await cluster.create_log("orders", ordering="leader")
+            acks = [await log.append(b"%d" % number) for number in range(5)]
+            assert [ack.glsn for ack in acks] == [1, 2, 3, 4, 5]
+            assert (await log.append_batch([b"a", b"b"])).last == 7
+            assert await log.tail() == 7
+            assert [entry.payload async for entry in log.subscribe(6, stop=8)] == [b"a", b"b"]
+            await log.trim(3)
+            with pytest.raises(varlog.Trimmed):
+                await log.read(3)
+            assert await log.seal() == 8
+            assert await log.tail() == 7
+            with pytest.raises(Sealed):
+                await log.append(b"late")
+
+    run(story())
+
+
+def test_a_stopped_backup_does_not_hold_up_appends(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            leader, backup, _ = log.chain[0].streams[0].members
+            peer = await cluster.to_node(leader)
+            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            await cluster.stop_node(backup)
+            assert (await append(peer, log, batch(b"b", sequence=1))).message.glsn == 2
+            await cluster.start_node(backup)
+            while True:  # it catches up by itself
+                part = (await read_parts(await cluster.to_node(backup), log, slot=0))[0].message
+                assert isinstance(part, pb.ReadPart)
+                if part.status.committed == 2:
+                    break
+                await asyncio.sleep(0.02)
+
+    run(story())
+
+
+def test_a_lost_leader_is_replaced_and_what_it_acknowledged_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=100) as cluster:
+            log = await create(cluster)
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                load = Load(handle)
+                await load.some()
+                await cluster.stop_node(log.chain[0].streams[0].members[0])
+                await next_segment(handle, 2)
+                await load.some()
+                await load.stop()
+                info = await handle.info()
+                check_chain(info, len(info.chain))
+
+    run(story())
+
+
+def test_with_three_nodes_the_log_goes_on_with_two_and_takes_the_third_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=100) as cluster:
+            log = await create(cluster)
+            leader = log.chain[0].streams[0].members[0]
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                await handle.append(b"a")
+                await cluster.stop_node(leader)
+                thin = await next_segment(handle, 2)
+                assert sorted(thin.chain[-1].streams[0].members) == [node for node in (1, 2, 3) if node != leader]
+                await handle.append(b"b")
+                await cluster.start_node(leader)
+                whole = await next_segment(handle, 3)
+                assert len(whole.chain[-1].streams[0].members) == whole.replicas == 3
+                await handle.append(b"c")
+                assert [entry.payload async for entry in handle.subscribe(1, wait=False)] == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+def test_a_leader_that_was_started_again_does_not_continue(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            leader = log.chain[0].streams[0].members[0]
+            assert (await append(await cluster.to_node(leader), log, batch(b"a"))).message.glsn == 1
+            await cluster.stop_node(leader)
+            await cluster.start_node(leader)
+            request = pb.LeadRequest(replica=replica(log), base=1)
+            peer = await cluster.to_node(leader)
+            with pytest.raises(WrongWriter):
+                await peer.call(Method.LEAD, request, timeout=TIMEOUT_S)
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                await next_segment(client.log("orders"), 2)  # nobody waits for a loss that is none
+                assert (await client.log("orders").append(b"b")).glsn == 2
+
+    run(story())
+
+
+def test_a_sealed_leader_can_acknowledge_nothing(tmp_path: Path) -> None:
+    """The old one does not hear of its end: only the other members were sealed."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            leader, *backups = log.chain[0].streams[0].members
+            await cluster.stop_repository()
+            peer = await cluster.to_node(leader)
+            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            tails = []
+            for backup in backups:
+                other = await cluster.to_node(backup)
+                sealed = await other.call(Method.SEAL, pb.SealRequest(replica=replica(log)), timeout=TIMEOUT_S)
+                assert isinstance(sealed.message, pb.ReplicaStatus)
+                tails.append(sealed.message.contiguous)
+            assert max(tails) == 1, "two had what was acknowledged: the leader and one of them"
+            with pytest.raises(varlog.Timeout):
+                await append(peer, log, batch(b"b", sequence=1), timeout=0.5)
+
+    run(story())
+
+
+def test_appends_go_on_without_the_repository(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lease_ms=1000) as cluster:
+            log = await create(cluster)
+            peer = await cluster.to_node(log.chain[0].streams[0].members[0])
+            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            await cluster.stop_repository()
+            await asyncio.sleep(1.2)  # longer than the lease
+            assert (await append(peer, log, batch(b"b", sequence=1))).message.glsn == 2
+
+    run(story())
+
+
+def test_a_running_log_is_switched_there_and_back() -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=4) as cluster:
+            log = await cluster.create_log("orders", streams=2)
+            load = Load(log)
+            for ordering in ("leader", "cut", "leader", "leader", "cut"):
+                await load.some(30)
+                info = await log.reconfigure(ordering=ordering, roll=True)
+                assert info.chain[-1].ordering == info.ordering == ordering
+            await load.some(30)
+            await load.stop()
+            check_chain(await log.info(), 6)
+
+    run(story())
+
+
+def test_policies_that_make_no_sense_are_refused() -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=3) as cluster:
+            for wrong in ({"ack": 1}, {"ack": 4}, {"streams": 2}):
+                with pytest.raises(InvalidArgument):
+                    await cluster.create_log("orders", ordering="leader", replicas=3, **wrong)
+            log = await cluster.create_log("orders", ordering="leader", replicas=3, ack=3)
+            await log.append(b"x")
+            assert (await log.info()).chain[0].ack == 3
+            with pytest.raises(Unavailable):
+                await log.reconfigure(replicas=4)
+
+    run(story())
