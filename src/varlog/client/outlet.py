@@ -47,7 +47,9 @@ class Outlet:
         self._opening: asyncio.Task[None] | None = None
         self._moving: asyncio.Task[None] | None = None
         self._resume_at = 0
-        """While a named one moves: the number of its next batch."""
+        """Of a named one: the number that its stream began with or, while it moves, that of its next batch."""
+        self._stranded: int | None = None
+        """The lowest number that the stream of a named one refused because it has ended."""
         self._timeout = 0.0
         self._past = Past()
         self._scheduled = False
@@ -64,13 +66,20 @@ class Outlet:
     @property
     def broken(self) -> VarlogError | None:
         """Why nothing more can be sent."""
-        if self._broken is not None or self._current is None or self._moving is not None:
+        if self._broken is not None or self._current is None or self._leaving:
             return self._broken
         return self._current.broken
 
     @property
+    def _leaving(self) -> bool:
+        """A named one goes from a stream that has ended to another."""
+        return self._moving is not None or self._stranded is not None
+
+    @property
     def next_sequence(self) -> int:
         """What the next batch that is put gets, as long as the stream is the same."""
+        if self._stranded is not None:
+            return self._stranded + len(self._queue)
         if self._current is None or self._moving is not None:
             return self._resume_at + len(self._queue)
         return self._current.session.next_sequence + len(self._queue)
@@ -186,9 +195,9 @@ class Outlet:
         if self.named:
             if current is None:
                 raise Unavailable("the producer was not opened")
-            if current.route not in routes:
+            if self._stranded is not None or current.route not in routes:
                 if current.idle:
-                    self._move(current, current.session.next_sequence)
+                    self._move(current)
                 return None  # what is on its way is answered first
         if current is not None and current.route in routes and (self.named or not _given_up(current)):
             if current.ready:
@@ -233,9 +242,9 @@ class Outlet:
 
     def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
         assert isinstance(batch, Chunk)
-        if self.named and isinstance(error, Sealed) and writer is self._current and self._put_back([batch, *behind]):
+        if self.named and isinstance(error, Sealed) and writer is self._current:
             self._context.choice.refuse(writer.route, error)
-            self._move(writer, batch.sequence)
+            self._strand([batch, *behind], error)
         elif self.named or isinstance(error, OWN_FAULT):
             batch.fail(error)
             self.returned(writer, behind)
@@ -243,16 +252,20 @@ class Outlet:
             self._context.choice.refuse(writer.route, error)
             self.returned(writer, [batch, *behind])
 
-    def _put_back(self, batches: list[Carried]) -> bool:
-        """To be sent again with the numbers they have; not if one was given up: another would get its number."""
+    def _strand(self, batches: list[Carried], error: VarlogError) -> None:
+        """To be sent elsewhere with the numbers they have, once those before them are answered."""
         chunks = [batch for batch in batches if isinstance(batch, Chunk)]
-        if any(chunk.ended for chunk in chunks):
-            return False
         self._queue.extendleft(reversed(chunks))
-        return True
+        self._stranded = chunks[0].sequence
+        if any(chunk.ended for chunk in chunks):
+            # One was given up. What is behind it would get its number, which the application may give to it again.
+            self._broken = self._broken or error
+        self._push_soon()
 
-    def _move(self, writer: StreamWriter, sequence: int) -> None:
-        """The stream of a named producer has ended: find another for the batches from this number on."""
+    def _move(self, writer: StreamWriter) -> None:
+        """The stream of a named producer has ended: find another for the batches that come next."""
+        sequence = writer.session.next_sequence if self._stranded is None else self._stranded
+        self._stranded = None
         if self._resume_at < sequence:
             self._past.known.append((self._resume_at, sequence, writer.route))
         self._resume_at = sequence
@@ -281,6 +294,10 @@ class Outlet:
                 batch.fail(writer.broken)
             elif not batch.ended:
                 self._queue.appendleft(batch)
+        self._push_soon()
+
+    def _push_soon(self) -> None:
+        """What is in the queue goes on when everybody has heard of what happened."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._push)

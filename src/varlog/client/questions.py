@@ -38,11 +38,17 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
 
 async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId, Slot]:
     """How many slots of each stream have positions, as fresh as this call."""
+    tail = (await ask_tail(context, timeout)).tail
     info = await context.routes.resolve(timeout)
     answer = await context.repositories.call(Method.STATUS, pb.StatusRequest(), timeout=timeout)
     for status in cast(pb.StatusReply, answer).logs:
         if status.log.id == info.id:
-            return {StreamId(each.stream): Slot(each.committed) for each in status.streams}
+            committed = {StreamId(each.stream): Slot(each.committed) for each in status.streams}
+            last = status.log.chain[-1]
+            if last.ordering == "leader" and not status.log.sealed:
+                # What members have reported may be old; what is at a slot follows from its position.
+                committed[StreamId(last.streams[0].id)] = Slot(max(0, tail + 1 - last.base))
+            return committed
     raise NotFound(f"log {context.routes.name!r} was removed")
 
 

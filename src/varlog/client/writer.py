@@ -275,7 +275,7 @@ class StreamWriter:
         if self.idle:
             self.stalled = False
         self._pump()
-        if self.ready:
+        if self.ready or self.idle:
             self._owner.has_room()
 
     def _acked(self, session: Session[Carried], sent: Transmission[Carried], reply: pb.AppendReply) -> None:

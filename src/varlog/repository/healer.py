@@ -24,7 +24,7 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer, settings_of
+from varlog.repository.reconfigure import Reconfigurer, settings_of, staying
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
@@ -105,7 +105,8 @@ class Healer:
                     if log.chain[-1].ordering == "cut":
                         await self._reconfigurer.replace(number, ending, self._wanted(log, ending))
                     else:
-                        await self._reconfigurer.next_segment(number, settings_of(log), members=self._members(log))
+                        members = self._members(log, urgent=urgent)
+                        await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=urgent)
         except (Conflict, NoSpace):
             self._put_off(number, urgent, "the metadata store does not take the change")
             return False
@@ -141,15 +142,18 @@ class Healer:
             if any(NodeId(node) in self._draining for node in stream.members)
         ]
 
-    def _members(self, log: pb.LogInfo) -> int:
+    def _members(self, log: pb.LogInfo, *, urgent: bool) -> int:
         """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
-        fit = sum(not node.unfit for node in candidates(self._catalog, self._links).values())
+        free = candidates(self._catalog, self._links)
+        fit = sum(not node.unfit for node in free.values())
+        if fit < log.ack and urgent:
+            fit = sum(not node.unfit for node in staying(free, log, log.ack).values())
         return min(log.replicas, max(fit, log.ack))
 
     def _is_thin(self, log: pb.LogInfo) -> bool:
         """The last segment has fewer members than are wanted, and there are nodes for more by now."""
         last = log.chain[-1]
-        return last.ordering != "cut" and last.replicas < self._members(log)
+        return last.ordering != "cut" and last.replicas < self._members(log, urgent=False)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

@@ -17,11 +17,11 @@ record itself is the judge, as every write of one that no longer leads is refuse
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from varlog.base.errors import Conflict, NoSpace, Unavailable
 from varlog.base.ids import LogId, NodeId, Slot, StreamId
-from varlog.core.placement import place_streams
+from varlog.core.placement import Candidate, place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
@@ -58,7 +58,7 @@ class Reconfigurer:
         """End some streams of the last segment, and add others to it."""
         log = self._catalog.log(number)
         segment = log.chain[-1]
-        async with self._opened(log, segment, count, ()) as fresh:
+        async with self._opened(log, segment, count, self._candidates()) as fresh:
             for new in fresh:
                 new.from_glsn = self._orderer.order(number).high_watermark + 1
 
@@ -69,11 +69,12 @@ class Reconfigurer:
             await self._end(number, ending, change)
 
     async def next_segment(
-        self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = (), *, members: int = 0
+        self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = (), *, members: int = 0, stay: bool = False
     ) -> None:
         """End the last segment, and go on with another; on some of the `nodes`, if any are given.
 
-        With `members`, this segment has so many, though more replicas are wanted.
+        With `members`, this segment has so many, though more replicas are wanted. With `stay`, if there are too few
+        nodes for it, it may stay on those that drain and have it.
         """
         log = self._catalog.log(number)
         segment = pb.SegmentInfo(
@@ -83,7 +84,9 @@ class Reconfigurer:
             ack=wanted.ack,
             created_us=self._clock.wall_us(),
         )
-        async with self._opened(log, segment, wanted.streams, nodes) as fresh:
+        free = self._candidates(nodes)
+        free = staying(free, log, segment.replicas) if stay else free
+        async with self._opened(log, segment, wanted.streams, free) as fresh:
 
             def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
                 _end_segment(changed.chain[-1], ends, until)
@@ -109,18 +112,20 @@ class Reconfigurer:
 
     # ------------------------------------------------------------ the steps
 
+    def _candidates(self, nodes: Collection[NodeId] = ()) -> dict[NodeId, Candidate]:
+        """Those that are connected; of the given ones all must be."""
+        free = candidates(self._catalog, self._links)
+        away = [str(node) for node in nodes if node not in free]
+        if away:
+            raise Unavailable(f"node {', '.join(away)} is not connected; `varlog node ls` lists those that are")
+        return {node: candidate for node, candidate in free.items() if not nodes or node in nodes}
+
     @asynccontextmanager
     async def _opened(
-        self, log: pb.LogInfo, segment: pb.SegmentInfo, count: int, nodes: Collection[NodeId]
+        self, log: pb.LogInfo, segment: pb.SegmentInfo, count: int, free: dict[NodeId, Candidate]
     ) -> AsyncIterator[list[pb.StreamInfo]]:
         """New streams, open on all their members; nobody drops them as long as it is not decided what they are."""
         number = LogId(log.id)
-        free = candidates(self._catalog, self._links)
-        if nodes:
-            away = [str(node) for node in nodes if node not in free]
-            if away:
-                raise Unavailable(f"node {', '.join(away)} is not connected; `varlog node ls` lists those that are")
-            free = {node: candidate for node, candidate in free.items() if node in nodes}
         placed = place_streams(count, segment.replicas, free)
         first = await self._catalog.reserve_streams(number, count)
         opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
@@ -160,6 +165,17 @@ class Reconfigurer:
                 self._orderer.resume(number, stream)
             raise
         self._orderer.extend(changed)
+
+
+def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict[NodeId, Candidate]:
+    """The candidates; where too few of them are fit, those that drain and are members of the last segment count, too.
+
+    Under `cut` a stream whose node drains simply goes on. One whose leader was started again cannot.
+    """
+    if log.chain[-1].ordering == "cut" or sum(not node.unfit for node in free.values()) >= wanted:
+        return free
+    there = [node for stream in log.chain[-1].streams for node in stream.members]
+    return {node: replace(each, draining=each.draining and node not in there) for node, each in free.items()}
 
 
 def settings_of(log: pb.LogInfo) -> Settings:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from varlog.base.errors import AlreadyExists, VarlogError
+from varlog.base.errors import AlreadyExists, Sealed, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
@@ -208,6 +208,7 @@ class Scenario:
             self.violations += await self._drainer.wait(BOUND_SECONDS)
         if self._reshaper is not None:
             self.violations += await self._reshaper.wait(BOUND_SECONDS)
+        await self._stop_rolling(admin, cluster)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
@@ -225,6 +226,19 @@ class Scenario:
             if self._readable(name):
                 await self._read_whole_log(admin, cluster.log(name), name)
         await cluster.close()
+
+    async def _stop_rolling(self, admin: Process, cluster: Cluster) -> None:
+        """Every append to a new segment would bring the next one: there would be no end of looking."""
+        deadline = self.loop.now + BOUND_SECONDS
+        for name in self.log_names if self.shape.roll_seconds else ():
+            while self.loop.now < deadline:
+                try:
+                    await cluster.log(name).reconfigure(roll_seconds=0.0)
+                    break
+                except Sealed:
+                    break
+                except VarlogError:
+                    await admin.clock.sleep(0.2)
 
     async def _probe_new(
         self,
