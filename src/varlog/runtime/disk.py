@@ -1,6 +1,6 @@
 """The real disk: one data folder, locked for one process.
 
-Writes go to the volume's worker thread (`disk_worker`). Reads are made on the spot when the page cache
+Writes go to the volume's worker (`disk_worker`). Reads are made on the spot when the page cache
 has the bytes (`RWF_NOWAIT`), else in a small pool of threads. Everything else (names, space,
 allocation) goes to a helper thread, in the order given.
 """
@@ -46,9 +46,14 @@ class RealFile:
         if self._disk.read_only:
             raise DiskFailed(f"{self.path} was opened for reading only")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._users += 1
-        self._disk.worker.submit(Write(self, offset, buffers, sync, future))
-        await future
+        write = Write(self, offset, buffers, sync, future)
+        done = self._disk.worker.perform(write)
+        if done is None:
+            self._users += 1
+            self._disk.worker.submit(write)
+            await future
+        elif done[1] is not None:
+            raise done[1]
 
     async def read(self, offset: int, length: int) -> memoryview:
         self._check_open()
