@@ -132,12 +132,13 @@ class Replica:
         if self.log.durable < self.log.appended:
             await self.flush()
 
-    def store_at_end(self, slot: Slot, batches: Batches, done: Done) -> bool:
+    def store_at_end(self, slot: Slot, batches: Batches, done: Done | None = None) -> bool:
         """The usual case of `store`, without a task: False if it is not the usual case."""
         if slot != self.log.appended or not batches or self.state is not ReplicaState.OPEN:
             return False
         self._stage(slot, batches)
-        self.after_sync(done)
+        if done is not None:
+            self.after_sync(done)
         return True
 
     def _stage(self, slot: Slot, batches: Batches) -> None:

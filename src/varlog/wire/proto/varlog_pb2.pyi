@@ -122,20 +122,34 @@ class OpenRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle")
+    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle", "commits")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     slot: int
     writer: int
     settle: bool
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ...) -> None: ...
+    commits: _containers.RepeatedCompositeFieldContainer[StoreCommit]
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[StoreCommit, _Mapping]]] = ...) -> None: ...
+
+class StoreCommit(_message.Message):
+    __slots__ = ("slot", "glsn", "count", "high_watermark")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    glsn: int
+    count: int
+    high_watermark: int
+    def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
     __slots__ = ("replica",)
