@@ -35,7 +35,7 @@ WINDOW_BYTES = 16 << 20
 STORE_TIMEOUT_S = 5.0
 DOUBT_S = 0.25
 """When nothing of what was sent is committed for so long, the backup is asked."""
-RELAY_S = 0.001
+RELAY_S = 0.002
 """How long commits wait for a STORE to ride on."""
 COMMITS_WAITING = 1024
 """Commits that wait for a backup that is not there; more are left to the repository."""

@@ -130,7 +130,8 @@ class Verbs:
                 slot = Slot(result.committed_llsn_offset - 1)
                 binding = Binding(slot, Glsn(result.committed_glsn_offset), result.committed_glsn_length)
                 replica.advance(binding, result.high_watermark)
-        request.reply(pb.CommitResponse())
+        if not request.pushed:
+            request.reply(pb.CommitResponse())
 
     async def seal(self, request: Request) -> None:
         message = request.message

@@ -45,15 +45,13 @@ class RealFile:
         self._check_open()
         if self._disk.read_only:
             raise DiskFailed(f"{self.path} was opened for reading only")
+        worker = self._disk.worker
+        if sync and worker.perform(self, offset, buffers):
+            return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        write = Write(self, offset, buffers, sync, future)
-        done = self._disk.worker.perform(write)
-        if done is None:
-            self._users += 1
-            self._disk.worker.submit(write)
-            await future
-        elif done[1] is not None:
-            raise done[1]
+        self._users += 1
+        worker.submit(Write(self, offset, buffers, sync, future))
+        await future
 
     async def read(self, offset: int, length: int) -> memoryview:
         self._check_open()

@@ -40,6 +40,9 @@ MOST_BUFFERS = 1024
 """What the kernel takes in one call (IOV_MAX)."""
 
 
+_NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
 class Target(Protocol):
     """What the worker needs of an open file."""
 
@@ -94,18 +97,25 @@ class DiskWorker:
         """By the thread."""
         self._slow_until = 0.0
 
-    def perform(self, write: Write) -> Completion | None:
-        """Write and sync on the spot, if that is sensible just now; None: it is to be submitted."""
-        if self._submitted != self._performed or sum(map(len, write.buffers)) > ON_THE_SPOT_BYTES:
-            return None
+    def perform(self, target: Target, offset: int, buffers: Sequence[Buffer]) -> bool:
+        """Write and sync on the spot, if that is sensible just now; False: it is to be submitted."""
+        if self._submitted != self._performed or target.unsynced or target.failed is not None or not self._one_call:
+            return False
+        size = sum(map(len, buffers))
         start = monotonic()
-        if start < self._slow_until:
-            return None
-        done = self._perform([write])
+        if size > ON_THE_SPOT_BYTES or start < self._slow_until:
+            return False
+        try:
+            written = os.pwritev(target.fd, (b"".join(buffers),), offset, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno in _NO_SUCH_CALL:
+                self._one_call = False
+                return False
+            raise _failed(target, error) from error
         end = monotonic()
         if end - start > SLOW_SECONDS:
             self._slow_until = end + REST_SECONDS
-        return done[0]
+        return written == size  # else the thread begins anew
 
     def submit(self, write: Write) -> None:
         if self._thread is None:
@@ -174,7 +184,7 @@ class DiskWorker:
         try:
             written = os.pwritev(target.fd, data, write.offset, os.RWF_DSYNC)
         except OSError as error:
-            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            if error.errno in _NO_SUCH_CALL:
                 self._one_call = False
                 return False
             raise _failed(target, error) from error

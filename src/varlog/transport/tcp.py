@@ -49,6 +49,7 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._handler: ChannelHandler | None = None
         self._transport: asyncio.Transport
         self._receiver = Receiver(shared)
+        self.get_buffer = self._receiver.get_buffer  # type: ignore[method-assign]  # with nothing between
         self._queue: list[Buffer] = []
         self._queued_bytes = 0
         self._reading = False
@@ -86,13 +87,19 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._queue = []
         self._queued_bytes = 0
         if queue and not self._closing:
-            self._write(queue, size)
+            self._write(gather(queue) if len(queue) > MOST_BUFFERS else queue, size)
             self._wake()
 
     def _write(self, buffers: Sequence[Buffer], size: int) -> None:
         transport = self._transport
         if self._socket >= 0 and not transport.get_write_buffer_size():
-            written = self._write_now(buffers)
+            try:
+                if len(buffers) == 1:
+                    written = os.write(self._socket, buffers[0])
+                else:
+                    written = os.writev(self._socket, buffers[:MOST_BUFFERS])
+            except OSError:
+                written = 0  # it is full, or gone: the transport finds out which
             if written == size:
                 return
             if written:
@@ -106,17 +113,6 @@ class TcpChannel(asyncio.BufferedProtocol):
             transport.writelines(gather(buffers))
         if transport.get_write_buffer_size() > limits.WRITE_LIMIT_BYTES:
             self._give_up(ConnectionLost(f"{limits.WRITE_LIMIT_BYTES} bytes wait for {self.remote}, which takes none"))
-
-    def _write_now(self, buffers: Sequence[Buffer]) -> int:
-        """Hand the socket what it takes at once; how many bytes that were."""
-        if len(buffers) > MOST_BUFFERS:
-            buffers = gather(buffers)
-        try:
-            if len(buffers) == 1:
-                return os.write(self._socket, buffers[0])
-            return os.writev(self._socket, buffers[:MOST_BUFFERS])
-        except OSError:
-            return 0  # it is full, or gone: the transport finds out which
 
     @property
     def writable(self) -> bool:
@@ -187,9 +183,6 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def _no_preface(self) -> None:
         self._give_up(InvalidArgument(f"{self.remote} did not say what it is"))
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         frames = self._receiver.received(nbytes)

@@ -81,7 +81,8 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
-STORE by primaries, ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""
+STORE by primaries, ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered
+by many parts."""
 
 PUSHES: dict[Method, type[Message]] = {
     Method.STORE: pb.StoreRequest,
