@@ -243,6 +243,7 @@ def test_a_checkpoint_that_fails_stops_the_store(tmp_path: Path, monkeypatch: py
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
         monkeypatch.setattr(Database, "checkpoint_if_due", fail)
+        monkeypatch.setattr(database_module, "LOG_PAGES", 1)
         assert await store.commit(put("a"))  # this one is durable in the log
         with pytest.raises(DiskFailed, match="has stopped"):
             await store.commit(put("b"))
@@ -420,7 +421,9 @@ def test_close_finishes_what_was_asked_for_and_refuses_the_rest(tmp_path: Path) 
     run(story())
 
 
-def test_a_cancelled_commit_may_happen_and_harms_nobody(tmp_path: Path) -> None:
+def test_a_cancelled_commit_may_happen_and_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_module, "ON_THE_SPOT_BYTES", -1)
+
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
         commit = asyncio.ensure_future(store.commit(put("a")))

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from math import inf
 from typing import Any
 
 import pytest
@@ -230,7 +231,13 @@ def open_counting(handler: type[Deaf] = Deaf) -> tuple[TcpChannel, CountingTrans
     return channel, transport
 
 
-def test_all_frames_of_one_turn_leave_in_one_write() -> None:
+NEVER, ALWAYS = inf, -1.0
+"""Values of APART_SECONDS with which no frame, or every one, is written on the spot."""
+
+
+def test_all_frames_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "APART_SECONDS", NEVER)
+
     async def main() -> None:
         channel, transport = open_counting()
         big = bytes(JOIN_BYTES)
@@ -251,33 +258,60 @@ def test_all_frames_of_one_turn_leave_in_one_write() -> None:
 
 
 def receive(channel: TcpChannel, data: bytes) -> None:
-    channel.get_buffer(-1)[: len(data)] = data
+    memoryview(channel.get_buffer(-1))[: len(data)] = data
     channel.buffer_updated(len(data))
 
 
-def test_a_lone_caller_does_not_wait_for_the_end_of_the_turn() -> None:
+def test_a_frame_that_comes_alone_does_not_wait_for_the_end_of_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         channel, transport = open_counting()
-        ping = encode_frame(Kind.PING, 0, 0)[0]
-        receive(channel, PREFACE + bytes(ping))
-        for _ in range(2):
-            channel.send([b"first"])
-            assert transport.writes.pop() == [b"first"], "one frame between two reads: it leaves at once"
-            receive(channel, bytes(ping))
+        monkeypatch.setattr(limits, "APART_SECONDS", ALWAYS)
         channel.send([b"first"])
-        channel.send([b"second"])
-        channel.send([b"third"])
         assert transport.writes == [[b"first"]]
+        monkeypatch.setattr(limits, "APART_SECONDS", NEVER)
+        channel.send([b"second"])
+        monkeypatch.setattr(limits, "APART_SECONDS", ALWAYS)
+        channel.send([b"third"])
+        assert transport.writes == [[b"first"]], "nothing overtakes what waits"
         await asyncio.sleep(0)
         assert transport.writes == [[b"first"], [b"secondthird"]], "in order"
-        receive(channel, bytes(ping))
-        channel.send([b"fourth"])
-        assert len(transport.writes) == 2, "several were sent between the last two reads: there may be more to come"
-        await asyncio.sleep(0)
-        assert transport.writes[2] == [b"fourth"]
         channel.connection_lost(None)
 
     asyncio.run(main())
+
+
+@on_each_loop
+def test_what_the_socket_does_not_take_at_once_follows_in_order(make_loop: MakeLoop) -> None:
+    """Large frames written one after the other, each on the spot, to an end that begins to read late."""
+    sizes = [3_000_000, 10, 5_000_000, 1, 70_000]
+
+    async def main() -> None:
+        got: list[tuple[int, int]] = []
+        done = asyncio.get_running_loop().create_future()
+
+        class Collector(Deaf):
+            def __init__(self, channel: Channel) -> None:
+                channel.pause_reading()
+                asyncio.get_running_loop().call_later(0.05, channel.resume_reading)
+
+            def frame_received(self, frame: Frame) -> None:
+                body = bytes(frame.body)
+                assert body == bytes([frame.request_id]) * len(body)
+                got.append((frame.request_id, len(body)))
+                if len(got) == len(sizes):
+                    done.set_result(None)
+
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1:0", Collector)
+        channel = await network.connect(listener.address, Deaf, timeout=5)
+        for number, size in enumerate(sizes, 1):
+            channel.send(encode_frame(Kind.NOTIFY, 1, number, b"", [bytes([number]) * size]))
+        await done
+        assert got == list(enumerate(sizes, 1))
+        channel.close()
+        await listener.close()
+
+    run(make_loop, main())
 
 
 def test_what_frames_make_us_send_leaves_in_one_write_right_behind_them() -> None:
@@ -315,7 +349,9 @@ def test_an_owner_that_ignores_back_pressure_loses_the_connection(monkeypatch: p
     asyncio.run(main())
 
 
-def test_a_turn_that_queues_too_much_is_not_writable() -> None:
+def test_a_turn_that_queues_too_much_is_not_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "APART_SECONDS", NEVER)
+
     async def main() -> None:
         channel, _ = open_counting()
         assert channel.writable

@@ -1,17 +1,16 @@
 """Bindings: which slots of a stream have which GLSNs."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from varlog.base.ids import Glsn, Slot
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Binding:
+class Binding(NamedTuple):
     """Slots `[slot, slot + count)` are GLSNs `[glsn, glsn + count)`."""
 
     slot: Slot
     glsn: Glsn
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on a binding
 
     @property
     def slot_end(self) -> Slot:

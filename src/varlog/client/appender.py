@@ -22,7 +22,14 @@ from varlog.client.entry import Ack
 from varlog.client.errors import OWN_FAULT, again
 from varlog.client.gathered import Gathered
 from varlog.client.lane import Lane
-from varlog.client.limits import APPEND_BYTES, APPENDS_IN_FLIGHT, GATHER_BYTES, SHARE_APPENDS
+from varlog.client.limits import (
+    APPEND_BYTES,
+    APPENDS_IN_FLIGHT,
+    EAGER_APPENDS,
+    FULL_IN_FLIGHT,
+    GATHER_BYTES,
+    SHARE_APPENDS,
+)
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried, StreamWriter
@@ -67,6 +74,8 @@ class Appender:
         last.cost += cost
         if not lane.scheduled or deadline < self._deadlines.at:
             self._arrange(lane, deadline)
+        if len(last.futures) == EAGER_APPENDS:
+            self._flush(lane)
         return future
 
     async def append(self, columns: Columns, stream: int | None, compress: bool, timeout: float) -> Ack:
@@ -161,9 +170,10 @@ class Appender:
     def _ready(self, lane: Lane) -> list[StreamWriter]:
         """The streams that can take a batch of this lane just now."""
         ready = []
+        depth = FULL_IN_FLIGHT if lane.full else APPENDS_IN_FLIGHT
         for route in self._choice.candidates(lane.stream) or ():
             writer = self._writer(route)
-            if writer.ready:
+            if writer.ready and writer.carries < depth:
                 ready.append(writer)
             else:
                 writer.prepare()
@@ -172,7 +182,7 @@ class Appender:
     def _writer(self, route: StreamRoute) -> StreamWriter:
         writer = self._writers.get(route)
         if writer is None:
-            writer = StreamWriter(self._context, route, self, depth=APPENDS_IN_FLIGHT)
+            writer = StreamWriter(self._context, route, self, depth=FULL_IN_FLIGHT)
             self._writers[route] = writer
         return writer
 

@@ -184,6 +184,11 @@ class Lane:
     def __iter__(self) -> Iterator[Appends]:
         return chain(self.before, (self.last,))
 
+    @property
+    def full(self) -> bool:
+        """Whether what would be taken next is a batch to which not much can be added."""
+        return bool(self.before) or self.last.cost >= GATHER_BYTES // 2
+
     def add(
         self, columns: Columns, data: bytes | None, compress: bool, deadline: float, future: "asyncio.Future[Ack]"
     ) -> None:

@@ -27,11 +27,18 @@ SHARE_APPENDS = 1024
 """Beyond so many, appends that wait together are shared among the streams that can take them. Fewer are not cut
 into several batches: a batch costs every process on its way more than what is in it."""
 
+EAGER_APPENDS = 512
+"""So many that wait are sent at once, not at the end of the turn of the event loop: they are on their way while the
+application goes on to make more."""
+
 GATHER_BYTES = 1 << 20
 """Appends that wait at the same time travel as one batch up to this size, what entries cost besides included."""
 
 APPENDS_IN_FLIGHT = 4
 """Batches of gathered appends on their way to one stream. Small, so that appends gather while they wait."""
+
+FULL_IN_FLIGHT = 8
+"""The same where the next batch is as good as full already, and would gain nothing by waiting."""
 
 APPEND_BYTES = 64 << 20
 """Bytes of all appends of a log that wait or are on their way; who comes later waits to be let in."""

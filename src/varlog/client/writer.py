@@ -147,6 +147,11 @@ class StreamWriter:
         )
 
     @property
+    def carries(self) -> int:
+        """Batches on their way."""
+        return len(self._session.unresolved)
+
+    @property
     def idle(self) -> bool:
         return not self._session.unresolved and not self._over
 

@@ -1,4 +1,4 @@
-"""One SQLite file of keys, values and versions. Blocking; used by one thread only; knows no event loop.
+"""One SQLite file of keys, values and versions. Blocking; used by one thread at a time; knows no event loop.
 
     kv        key TEXT, value BLOB, version INTEGER, crc INTEGER
     counter   revision INTEGER
@@ -95,7 +95,7 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         self._check_files()
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None)
+            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
         try:
@@ -261,9 +261,14 @@ class Database:
             raise translate(error, self._path) from error
         self.revision = self._revision_before
 
+    @property
+    def checkpoint_due(self) -> bool:
+        """The log has become long."""
+        return self._unwritten_pages >= LOG_PAGES
+
     def checkpoint_if_due(self) -> None:
         """Write the log back into the file once it is long. A full disk only puts it off."""
-        if self._unwritten_pages < LOG_PAGES:
+        if not self.checkpoint_due:
             return
         self._unwritten_pages = 0
         try:

@@ -1,6 +1,6 @@
 """`MetadataStore` on SQLite: the embedded store of a single repository.
 
-Everything touches the database on one thread of its own, in rounds:
+The database has a thread of its own, which works in rounds:
 
     event loop   get, scan, commit ... ──▶ queue ──▶ take all that wait, each in its turn
                                                      one COMMIT, one sync
@@ -8,6 +8,9 @@ Everything touches the database on one thread of its own, in rounds:
 
 Transactions that arrive while a sync is under way share the next one. Nothing of a round is told before all
 of it is durable, and a read sees every transaction asked for before it.
+
+A small transaction that nothing is before is made on the event loop itself as long as the disk is quick: the
+way to a thread and back takes about as long as the sync, and the next cut waits for both.
 
 When a commit fails for lack of space, it is undone, and the store goes on. When it fails in another way
 nobody knows what the disk holds: the store refuses everything from then on, and its process has to end.
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, TypeVar
 
 from varlog.base.errors import NoSpace, Overloaded, TooLarge, Unavailable, VarlogError
@@ -31,6 +35,15 @@ from varlog.ports.metadata import Change, Transaction, Versioned
 
 WAITING_JOBS = 10_000
 """Most calls that wait for the database; more are refused."""
+
+ON_THE_SPOT_BYTES = 64 << 10
+"""Values of a transaction that may be made durable on the event loop."""
+
+SLOW_SECONDS = 0.005
+"""One that took longer there was slow."""
+
+REST_SECONDS = 0.25
+"""For so long after a slow one all go to the thread."""
 
 ROUND_JOBS = 256
 """Most calls in one round: bounds how long the first of them waits for the rest."""
@@ -72,7 +85,11 @@ class SqliteStore:
         self._opened: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._failed: VarlogError | None = None
-        """Belongs to the thread."""
+        self._database: Database | None = None
+        """These two belong to the thread, or, while it rests and nothing waits for it, to the loop."""
+        self._resting = False
+        """The thread waits for a call."""
+        self._slow_until = 0.0
         self._thread = threading.Thread(target=self._run, name="metadata", daemon=True)
         self._thread.start()
 
@@ -103,9 +120,14 @@ class SqliteStore:
         Raises `NoSpace` when nothing was changed, and `DiskFailed` when the outcome is not known.
         """
         transaction.check()
-        if sum(map(len, transaction.put.values())) > TRANSACTION_BYTES:
+        size = sum(map(len, transaction.put.values()))
+        if size > TRANSACTION_BYTES:
             raise TooLarge("a metadata transaction is too large", TRANSACTION_BYTES)
-        applied: bool = await self._submit(_Job(self._loop.create_future(), transaction=transaction))
+        job = _Job(self._loop.create_future(), transaction=transaction)
+        if size <= ON_THE_SPOT_BYTES and self._perform_on_the_spot(job):
+            applied: bool = job.future.result()
+        else:
+            applied = await self._submit(job)
         return applied
 
     def watch(self, prefix: str) -> Watch:
@@ -152,6 +174,23 @@ class SqliteStore:
         self._jobs.put(job)
         return job.future
 
+    def _perform_on_the_spot(self, job: _Job) -> bool:
+        """Do it here and now, if nothing is before it and the disk is quick; whether that was so."""
+        start = monotonic()
+        if self._waiting or not self._resting or self._closed or start < self._slow_until:
+            return False
+        assert self._database is not None, "a thread that rests has opened it"
+        self._waiting += 1
+        self._perform(self._database, [job])
+        self._deliver([job])
+        end = monotonic()
+        if end - start > SLOW_SECONDS:
+            self._slow_until = end + REST_SECONDS
+        if self._database.checkpoint_due:
+            # A round of the thread ends with one; should that fail, whoever calls next is told.
+            self._submit(_Job(self._loop.create_future(), read=lambda _: None)).add_done_callback(_retrieve)
+        return True
+
     def _deliver(self, jobs: list[_Job]) -> None:
         self._waiting -= len(jobs)
         for job in jobs:
@@ -187,6 +226,7 @@ class SqliteStore:
         except BaseException as error:  # noqa: BLE001 - the caller of open() gets it
             self._tell(self._deliver_opened, error)
             return
+        self._database = database
         self._tell(self._deliver_opened, None)
         going = True
         while going:
@@ -213,7 +253,12 @@ class SqliteStore:
         jobs: list[_Job] = []
         try:
             while len(jobs) < ROUND_JOBS:
-                job = self._jobs.get_nowait() if jobs else self._jobs.get()
+                if jobs:
+                    job = self._jobs.get_nowait()
+                else:
+                    self._resting = True
+                    job = self._jobs.get()
+                    self._resting = False
                 if isinstance(job, _Stop):
                     return jobs, False
                 jobs.append(job)
@@ -269,3 +314,9 @@ class SqliteStore:
     def _refuse(self, jobs: list[_Job], error: BaseException) -> None:
         for job in jobs:
             job.error, job.changes = error, []
+
+
+def _retrieve(future: "asyncio.Future[Any]") -> None:
+    """Nobody waits for this one."""
+    if not future.cancelled():
+        future.exception()

@@ -1,214 +1,185 @@
-"""Copies a stream from its primary to one backup, in slot order (S4).
+"""Copies a stream from its primary to one backup, in slot order, and tells it what is committed (S4).
+
+    primary --STORE slot 7, commits up to 5--> backup      pushed, not answered
+            --STORE slot 9, commits up to 7-->             a commit says as much: every member has it on disk
 
 One task per backup connects, asks how far the backup is, and deals with whatever goes wrong. The usual
-work needs no task: each group of batches is sent the moment it is about to be written here
-(`_push`), several STOREs ahead of their answers. After a failed copy nothing later is copied until
-the backup's own word is known again.
+work needs no task: each group of batches is sent the moment it is about to be written here (`_push`), as far
+ahead of the commits as `WINDOW_BYTES` allows. A backup that cannot take what comes leaves it. So when nothing
+is committed for a while, the task asks again, and goes on from the backup's own word.
+
+The repository tells commits to the primary alone: they ride on the next STORE, or follow by themselves
+if there is none at once. What gets lost on this way the repository sends again, as reports show it missing.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
 
-from varlog.base.errors import Gap, Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
+from varlog.base.ranges import Binding
 from varlog.core.replica import ReplicaState
-from varlog.node.leader import Leader
+from varlog.node.copier import STORE_BYTES, Connect, Copier
 from varlog.node.replica import Replica
-from varlog.ports import Clock
-from varlog.transport.peer import Peer, Reply
+from varlog.ports import Clock, Timer
+from varlog.transport.peer import Peer
 from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-from varlog.wire.record import batches_in
 
-STORE_BYTES = 1 << 20
-"""Wanted size of one STORE; a larger batch goes alone."""
-STORES_IN_FLIGHT = 8
-"""STOREs sent ahead of their answers, per backup."""
-STORE_TIMEOUT_S = 5.0
-PAUSE_S = 0.05
-"""After a failure, before the next try; doubles up to `LONGEST_PAUSE_S`."""
-LONGEST_PAUSE_S = 1.0
-
-Connect = Callable[[NodeId], Awaitable[Peer]]
+WINDOW_BYTES = 16 << 20
+"""Sent to a backup and not known to be on its disk; beyond it nothing is sent."""
+DOUBT_S = 0.25
+"""When nothing of what was sent is committed for so long, the backup is asked."""
+RELAY_S = 0.002
+"""How long commits wait for a STORE to ride on."""
+COMMITS_WAITING = 1024
+"""Commits that wait for a backup that is not there; more are left to the repository."""
 
 
-class Forwarder:
+class Forwarder(Copier):
     """Brings one backup up to the primary and keeps it there."""
 
-    def __init__(
-        self,
-        replica: Replica,
-        backup: NodeId,
-        connect: Connect,
-        clock: Clock,
-        writer: int,
-        leader: Leader | None = None,
-    ) -> None:
-        """A `leader` hears how far the backup is, and what it has committed rides on every STORE."""
-        self.trouble = ""
-        self._leader = leader
-        self._replica = replica
-        self._backup = backup
-        self._connect = connect
-        self._clock = clock
-        self._writer = writer
-        self._wake = asyncio.Event()
+    def __init__(self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int) -> None:
+        super().__init__(replica, backup, connect, clock, writer)
+        self._connected: Peer | None = None
         self._peer: Peer | None = None
         """Set while copies may be sent at once."""
-        self._cursor = Slot(0)
-        """What comes next."""
-        self._in_flight: deque[asyncio.Future[Reply]] = deque()
-        self._failure: VarlogError | None = None
-        self._told = Slot(0)
-        """What the backup was last told to be committed."""
+        self._sure = Slot(0)
+        """The backup has everything below on its disk."""
+        self._unsure: deque[tuple[Slot, int]] = deque()
+        """Of each STORE that may not be there yet its end and its size."""
+        self._unsure_bytes = 0
+        self._in_doubt = False
+        self._doubt: Timer | None = None
+        self._sure_before = Slot(0)
+        """When that timer was set."""
+        self._commits: list[tuple[Binding, int]] = []
+        """What the backup has not been told, with the high watermark."""
+        self._relay: Timer | None = None
         replica.on_group.append(self._push)
+        replica.on_commit.append(self._committed)
         replica.on_sync.append(self._wake_if_behind)
-        if leader is not None:
-            leader.tell.append(self._release)
 
-    async def run(self) -> None:
-        """Until cancelled, or until the replica is finished or failed."""
-        pause = PAUSE_S
-        while self._replica.state is not ReplicaState.FAILED:
-            try:
-                peer = await self._connect(self._backup)
-                self._cursor = await self._ask(peer)
-                self.trouble = ""
-                pause = PAUSE_S
-                await self._copy(peer)
-            except Sealed:
-                return
-            except VarlogError as error:
-                self.trouble = f"node {self._backup}: {error.message}"
-            finally:
-                self._peer = None
-                self._forget_in_flight()
-            await self._clock.sleep(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 2)
+    async def _follow(self, peer: Peer) -> None:
+        self._connected = peer
+        await self._ask(peer)
+        self.trouble = ""
+        await self._copy(peer)
 
-    async def _ask(self, peer: Peer) -> Slot:
-        """How far the backup is, by its own word."""
-        reply = await peer.call(Method.STORE, self._request(Slot(0)), timeout=STORE_TIMEOUT_S)
-        return self._judge(reply)
+    def _left(self) -> None:
+        self._peer = self._connected = None
 
-    def _judge(self, reply: Reply) -> Slot:
-        status = reply.message
-        assert isinstance(status, pb.ReplicaStatus)
-        if status.state == pb.REPLICA_FAILED:
-            raise Unavailable("its replica has stopped")
-        if status.contiguous > self._replica.log.appended and self._replica.state is ReplicaState.OPEN:
-            self._replica.trouble = (
-                f"node {self._backup} has {status.contiguous} slots of {self._replica.id}, "
-                f"more than its primary ever had ({self._replica.log.appended})"
-            )
-            raise Unavailable(self._replica.trouble)
-        if self._leader is not None:
-            self._leader.has(self._backup, Slot(status.contiguous))
-        return Slot(status.contiguous)
+    def _stop(self) -> None:
+        self._replica.on_commit.remove(self._committed)
+        for timer in (self._doubt, self._relay):
+            if timer is not None:
+                timer.cancel()
+
+    async def _ask(self, peer: Peer) -> None:
+        """Go on from where the backup is, by its own word."""
+        self._cursor = self._sure = await self._tail_of(peer, self._request(Slot(0)))
+        self._unsure.clear()
+        self._unsure_bytes = 0
+        self._in_doubt = False
 
     # ------------------------------------------------------------ the task's part
 
     async def _copy(self, peer: Peer) -> None:
         """Send from the cursor on, for ever: what is in memory at once, what is only on disk from there."""
-        replica = self._replica
-        self._failure = None
         peer.on_close(lambda _: self._wake.set())
-        while replica.state is not ReplicaState.FAILED:
+        while self._replica.state is not ReplicaState.FAILED:
             self._wake.clear()
-            self._peer = peer
-            self._push()
-            if self._failure is not None:
-                raise self._failure
             if peer.closed_error is not None:
                 raise peer.closed_error
+            if self._in_doubt:
+                self._peer = None
+                await self._ask(peer)
+            self._peer = peer
+            self._push()
             if not peer.writable:
                 await peer.drained()
-            elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
+            elif self._is_behind() and self._unsure_bytes < WINDOW_BYTES:
                 self._peer = None  # nothing overtakes what is being read
                 self._send(peer, *await self._read_back())
             else:
                 await self._wake.wait()
 
-    def _is_behind(self) -> bool:
-        """What comes next is no longer in memory, and on disk by now."""
-        return self._cursor < self._replica.log.durable and self._replica.recent(self._cursor) is None
-
     def _wake_if_behind(self) -> None:
-        if self._peer is not None and self._is_behind():
+        if self._peer is not None and (not self._peer.writable or self._is_behind()):
             self._wake.set()
-
-    async def _read_back(self) -> tuple[Slot, list[Buffer]]:
-        run = await self._replica.log.read(self._cursor, self._replica.log.durable, STORE_BYTES)
-        return run.end, list(batches_in(run.data))
 
     # ------------------------------------------------------------ without a task
 
     def _push(self) -> None:
         """Send all batches that are in memory, as far as the backup takes them."""
-        peer, replica = self._peer, self._replica
-        while peer is not None and peer.writable and len(self._in_flight) < STORES_IN_FLIGHT:
+        peer, recent = self._peer, self._replica.recent
+        if peer is None or (found := recent(self._cursor)) is None:
+            return
+        while found is not None and peer.writable and self._unsure_bytes < WINDOW_BYTES:
             body: list[Buffer] = []
             size, end = 0, self._cursor
-            while size < STORE_BYTES and (recent := replica.recent(end)) is not None:
-                end, data = recent
+            while size < STORE_BYTES and found is not None:
+                end, data = found
                 body.append(data)
                 size += len(data)
-            if not body:
-                return
+                found = recent(end)
             self._send(peer, end, body)
 
     def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
-        future = peer.start_call(Method.STORE, self._request(self._cursor), body, timeout=STORE_TIMEOUT_S)
-        self._in_flight.append(future)
+        size = sum(map(len, body))
+        peer.notify(Method.STORE, self._with_commits(self._request(self._cursor)), body)
         self._cursor = end
-        future.add_done_callback(self._answered)
+        self._unsure.append((end, size))
+        self._unsure_bytes += size
+        if self._doubt is None:
+            self._set_doubt()
 
-    def _answered(self, _: "asyncio.Future[Reply]") -> None:
-        """Answers are taken in the order of what was sent."""
-        in_flight = self._in_flight
-        try:
-            while in_flight and in_flight[0].done():
-                self._judge(in_flight.popleft().result())
-        except Gap as gap:
-            # an earlier copy was lost: go back to what the backup has
-            self._forget_in_flight()
-            self._cursor = Slot(gap.expected)
-        except VarlogError as error:
-            self._failure = error
-            self._peer = None
-        if self._failure is not None or not self._peer or not self._peer.writable or self._is_behind():
-            self._wake.set()
-        else:
+    # ------------------------------------------------------------ commits
+
+    def _committed(self, binding: Binding) -> None:
+        """Every member has this on disk, or it would not be committed."""
+        self._sure = max(self._sure, binding.slot_end)
+        full = self._unsure_bytes >= WINDOW_BYTES
+        while self._unsure and self._unsure[0][0] <= binding.slot_end:
+            self._unsure_bytes -= self._unsure.popleft()[1]
+        if len(self._commits) < COMMITS_WAITING:
+            self._commits.append((binding, self._replica.log.high_watermark))
+        if self._relay is None:
+            self._relay = self._clock.call_later(RELAY_S, self._tell_commits)
+        if full:
             self._push()
+            self._wake.set()
 
-    def _release(self) -> None:
-        """Tell the backup what is committed, if no STORE has."""
-        peer, leader = self._peer, self._leader
-        if peer is not None and leader is not None and self._told < leader.committed and peer.writable:
-            self._send(peer, self._cursor, [])
-
-    def _request(self, slot: Slot) -> pb.StoreRequest:
-        replica = self._replica.id
-        request = pb.StoreRequest(
-            log=replica.log, segment=replica.segment, stream=replica.stream, slot=slot, writer=self._writer
-        )
-        leader = self._leader
-        if leader is not None and leader.base is not None:
-            request.base, request.committed = leader.base, leader.committed
-            self._told = leader.committed
+    def _with_commits(self, request: pb.StoreRequest) -> pb.StoreRequest:
+        if self._commits:
+            commits, self._commits = self._commits, []
+            for binding, high_watermark in commits:
+                request.commits.add(
+                    slot=binding.slot, glsn=binding.glsn, count=binding.count, high_watermark=high_watermark
+                )
+        if self._relay is not None:
+            self._relay.cancel()
+            self._relay = None
         return request
 
-    def _forget_in_flight(self) -> None:
-        for future in self._in_flight:
-            future.remove_done_callback(self._answered)
-            future.add_done_callback(_retrieve)
-            future.cancel()
-        self._in_flight.clear()
+    def _tell_commits(self) -> None:
+        """No STORE came to ride on."""
+        self._relay = None
+        if self._connected is not None and self._commits:
+            self._connected.notify(Method.STORE, self._with_commits(self._request(Slot(0))))
 
+    # ------------------------------------------------------------ doubts
 
-def _retrieve(future: "asyncio.Future[Reply]") -> None:
-    """An answer nobody waits for any more; its error, if any, has been dealt with by starting over."""
-    if not future.cancelled():
-        future.exception()
+    def _set_doubt(self) -> None:
+        self._sure_before = self._sure
+        self._doubt = self._clock.call_later(DOUBT_S, self._look)
+
+    def _look(self) -> None:
+        """Has anything of what was sent been committed meanwhile?"""
+        self._doubt = None
+        if self._cursor <= self._sure:
+            return
+        if self._sure > self._sure_before:
+            self._set_doubt()
+        elif self._peer is not None:
+            self._in_doubt = True
+            self._wake.set()

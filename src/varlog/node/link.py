@@ -22,6 +22,8 @@ FIRST_LEASE_S = 3.0
 """Until a repository says how long it is."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
+APART_S = 0.0002
+"""Changes closer together than this share a report."""
 
 
 class MakeReport(Protocol):
@@ -61,6 +63,8 @@ class RepositoryLink:
         self._sequence = 0
         self._changed: dict[ReplicaId, Replica] = {}
         self._flush_due = False
+        self._told_at = -APART_S
+        """When a change was last reported at once."""
         self._heartbeat_s = 0.5
         loop = asyncio.get_running_loop()
         self._next_beat: asyncio.Future[None] = loop.create_future()
@@ -166,9 +170,17 @@ class RepositoryLink:
     # ------------------------------------------------------------ reports
 
     def changed(self, replica: Replica) -> None:
-        """A replica has something new; all that change in one turn of the loop share a report."""
-        self._changed[replica.id] = replica
-        if not self._flush_due:
+        """A replica has something new: it is reported at once, and what changes right behind it with the next turn."""
+        if self._flush_due:
+            self._changed[replica.id] = replica
+            return
+        now = self._world.clock.now()
+        if now - self._told_at > APART_S:
+            self._told_at = now
+            if self._peer is not None:
+                self._send(self._report((replica,)))
+        else:
+            self._changed[replica.id] = replica
             self._flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
 

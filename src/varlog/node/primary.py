@@ -20,7 +20,7 @@ from varlog.base import limits
 from varlog.base.errors import Gap, InvalidArgument, OutcomeUnknown, Overloaded, Sealed, Unavailable, VarlogError
 from varlog.base.ids import FIRST_SLOT, Glsn, Slot
 from varlog.base.ranges import Binding
-from varlog.core.replica import ReplicaState, refuse_store
+from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.transport.peer import Request
 from varlog.wire.batch import NO_PRODUCER, BatchHeader, check_batch
@@ -65,19 +65,16 @@ class Primary:
         """Handle APPEND; raises what refuses it."""
         self._refuse_closed()
         header = check_batch(request.body)
-        if header.total_bytes != len(request.body):
+        size = header.total_bytes
+        if size != len(request.body):
             raise InvalidArgument("an append carries exactly one batch")
         if header.producer != NO_PRODUCER and self._is_repeated(request, header):
             return
-        replica = self._replica
-        error = refuse_store(replica.state, replica.log.appended, settle=False)
-        if error is not None:
-            raise error
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:
             raise Overloaded(f"{self._waiting_bytes} bytes wait for their place in the order", RETRY_AFTER_MS)
-        slot = replica.stage([(request.body, header)])
-        self._waiting.append(_Waiting(request, slot, header.count, header.total_bytes))
-        self._waiting_bytes += header.total_bytes
+        slot = self._replica.stage([(request.body, header)])
+        self._waiting.append(_Waiting(request, slot, header.count, size))
+        self._waiting_bytes += size
 
     def producer(self, producer: bytes, begin: int) -> tuple[int, int]:
         """What a producer goes on with, and the oldest of its batches whose position is known.

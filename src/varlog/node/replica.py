@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, ReplicaFailed, Taken, Unavailable, VarlogError
-from varlog.base.ids import Glsn, ReplicaId, Slot
+from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
 from varlog.core.replica import MOVES, ReplicaState, Verdict, judge_commit, refuse_slot, refuse_store
@@ -51,6 +51,7 @@ class Replica:
     ) -> None:
         """`changed` is called when there is something new to report."""
         self.log = log
+        self.id = log.replica
         self.spec = spec
         self.missed_commits = False
         self.trouble = ""
@@ -85,16 +86,13 @@ class Replica:
         self._recent_bytes = 0
 
     @property
-    def id(self) -> ReplicaId:
-        return self.log.replica
-
-    @property
     def state(self) -> ReplicaState:
+        facts = self.log.facts
         if self._failure is not None:
             return ReplicaState.FAILED
-        if self.log.end is not None:
+        if facts.end is not None:
             return ReplicaState.FINISHED
-        return ReplicaState.SEALED if self.log.sealed else ReplicaState.OPEN
+        return ReplicaState.SEALED if facts.sealed else ReplicaState.OPEN
 
     @property
     def failure(self) -> VarlogError | None:
@@ -136,12 +134,13 @@ class Replica:
         if self.log.durable < self.log.appended:
             await self.flush()
 
-    def store_at_end(self, slot: Slot, batches: Batches, done: Done) -> bool:
+    def store_at_end(self, slot: Slot, batches: Batches, done: Done | None = None) -> bool:
         """The usual case of `store`, without a task: False if it is not the usual case."""
         if slot != self.log.appended or not batches or self.state is not ReplicaState.OPEN:
             return False
         self._stage(slot, batches)
-        self.after_sync(done)
+        if done is not None:
+            self.after_sync(done)
         return True
 
     def _stage(self, slot: Slot, batches: Batches) -> None:
@@ -150,7 +149,8 @@ class Replica:
         except NoSpace:
             self._set_full(True)
             raise
-        self._set_full(False)
+        if self.full:
+            self._set_full(False)
         if self.keep_recent:
             self._remember(slot, batches)
         self._want_sync()
@@ -308,7 +308,8 @@ class Replica:
             log.stage_trim(log.trimmed_glsn)
         for callback in self.on_commit:
             callback(binding)
-        self._wake_readers()
+        if self._commit_waiters:
+            self._wake_readers()
         if self._bind_timer is None:
             self._bind_timer = self._clock.call_later(BIND_IDLE_S, self._bind_idle)
 

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.replica import ReplicaState
+from varlog.node.copier import Connect
 from varlog.node.copy import Copy
-from varlog.node.forwarder import Connect, Forwarder
+from varlog.node.forwarder import Forwarder
 from varlog.node.leader import Leader
 from varlog.node.pace import Pace
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
+from varlog.node.replicator import Replicator
 from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
@@ -188,7 +190,10 @@ class Replicas:
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         leader = self._leaders[replica.id] = Leader(replica, backups, replica.spec.ack, self._world.clock)
-        self._forward(replica, backups, scope, leader)
+        for backup in backups:
+            boot = self._volumes[0].identity.boot
+            replicator = Replicator(replica, backup, self._connect, self._world.clock, boot, leader)
+            scope.spawn(replicator.run(), name=f"replicate {replica.id} to {backup}")
 
     def leader(self, replica: Replica) -> Leader:
         """Of a stream that this node leads."""
@@ -203,10 +208,10 @@ class Replicas:
         async with lock:
             await settle(replica, base, end, [NodeId(node) for node in sources], self._connect)
 
-    def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope, leader: Leader | None = None) -> None:
+    def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         for backup in backups:
             boot = self._volumes[0].identity.boot
-            forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot, leader)
+            forwarder = Forwarder(replica, backup, self._connect, self._world.clock, boot)
             scope.spawn(forwarder.run(), name=f"forward {replica.id} to {backup}")
 
     # ------------------------------------------------------------ copying

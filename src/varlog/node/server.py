@@ -5,7 +5,6 @@ What each verb does is found through `verbs.py`; this file only joins the parts 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from varlog.base.errors import Unavailable, VarlogError, WrongCluster
 from varlog.base.ids import NodeId
@@ -215,19 +214,19 @@ class StorageNode:
 
 
 def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
-    log = replica.log
+    log, facts, written, name = replica.log, replica.log.facts, replica.log.written, replica.id
     report.uncommit_reports.add(
-        log_stream_id=replica.id.stream,
-        uncommitted_llsn_offset=log.committed + 1,
-        uncommitted_llsn_length=log.durable - log.committed,
-        high_watermark=log.high_watermark,
-        log_id=replica.id.log,
-        segment=replica.id.segment,
-        bound_llsn_offset=log.bound + 1,
-        state=cast("pb.ReplicaState", replica.state),
-        trimmed_glsn=log.durable_trimmed_glsn,
+        log_stream_id=name.stream,
+        uncommitted_llsn_offset=facts.committed + 1,
+        uncommitted_llsn_length=log.durable - facts.committed,
+        high_watermark=facts.high_watermark,
+        log_id=name.log,
+        segment=name.segment,
+        bound_llsn_offset=written.committed + 1,
+        state=replica.state,
+        trimmed_glsn=written.trimmed_glsn,
         stored_bytes=log.stored_bytes,
         missed_commits=replica.missed_commits,
         leads=replica.leads,
-        trouble=replica.trouble or (VOLUME_FULL if replica.full and not log.sealed else ""),
+        trouble=replica.trouble or (VOLUME_FULL if replica.full and not facts.sealed else ""),
     )

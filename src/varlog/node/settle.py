@@ -11,7 +11,7 @@ from varlog.base.errors import InvalidArgument, Trimmed, Unavailable, VarlogErro
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.replica import ReplicaState
 from varlog.node.catch_up import READ_TIMEOUT_S, catch_up
-from varlog.node.forwarder import Connect
+from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.transport.peer import Peer
 from varlog.wire.methods import Method

@@ -18,7 +18,7 @@ from varlog.base.errors import Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
 from varlog.node.catch_up import catch_up
-from varlog.node.forwarder import LONGEST_PAUSE_S, PAUSE_S, STORE_TIMEOUT_S, Connect
+from varlog.node.copier import LONGEST_PAUSE_S, PAUSE_S, STORE_TIMEOUT_S, Connect
 from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer

@@ -62,6 +62,8 @@ class Verbs:
 
     def store(self, request: Request) -> Awaitable[None] | None:
         """Usually without a task: the batches lie at the end of the stream and wait for the next sync."""
+        if request.pushed:
+            return self._take(request)
         message = request.message
         assert isinstance(message, pb.StoreRequest)
         replica = self._replicas.find(message.log, message.segment, message.stream)
@@ -97,6 +99,29 @@ class Verbs:
         await replica.store(Slot(message.slot), batches, settle=message.settle)
         request.reply(replica.status())
 
+    def _take(self, request: Request) -> Awaitable[None] | None:
+        """A STORE that is not answered: what cannot be taken is left. The primary hears of no commit then, and asks."""
+        message = request.message
+        assert isinstance(message, pb.StoreRequest)
+        try:
+            replica = self._replicas.find(message.log, message.segment, message.stream)
+            self._shut_out(replica, message.writer)
+            for commit in message.commits:
+                replica.advance(Binding(Slot(commit.slot), Glsn(commit.glsn), commit.count), commit.high_watermark)
+            body = memoryview(request.body)
+            batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+            if not batches or replica.store_at_end(Slot(message.slot), batches):
+                return None
+        except VarlogError:
+            return None
+        return self._take_elsewhere(replica, Slot(message.slot), batches)
+
+    async def _take_elsewhere(self, replica: Replica, slot: Slot, batches: Batches) -> None:
+        try:
+            await replica.store(slot, batches, settle=False)
+        except VarlogError:
+            pass  # as in _take
+
     def advance(self, request: Request) -> None:
         """Apply every commit that continues where its replica stands; others change nothing (S9)."""
         message = request.message
@@ -108,7 +133,8 @@ class Verbs:
                 slot = Slot(result.committed_llsn_offset - 1)
                 binding = Binding(slot, Glsn(result.committed_glsn_offset), result.committed_glsn_length)
                 replica.advance(binding, result.high_watermark)
-        request.reply(pb.CommitResponse())
+        if not request.pushed:
+            request.reply(pb.CommitResponse())
 
     async def seal(self, request: Request) -> None:
         message = request.message

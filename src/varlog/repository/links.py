@@ -129,19 +129,25 @@ class NodeLinks:
     # ------------------------------------------------------------ commits
 
     def announce(self, cuts: list[Cut]) -> None:
-        """Tell every member what a persisted cut means for its streams: one message a node."""
+        """Tell primaries what a persisted cut means for their streams: one message a node.
+
+        They tell the other members. Where one is away, all members are told from here.
+        """
         now = self._clock.now()
         messages: dict[NodeId, pb.CommitRequest] = {}
         for cut in cuts:
             order = self._orderer.order(cut.log)
             for commit in cut.commits:
                 stream = order.stream(commit.stream)
-                for node in stream.members if stream is not None else ():
+                members = stream.members if stream is not None else ()
+                relayed = bool(members) and members[0] in self._links
+                for node in members:
                     link = self._links.get(node)
                     if link is not None:
+                        link.sent_at[ReplicaId(cut.log, cut.segment, commit.stream)] = now
+                    if link is not None and (node == members[0] or not relayed):
                         message = messages.setdefault(node, pb.CommitRequest(storage_node_id=node))
                         _add_commit(message, cut.log, cut.segment, commit)
-                        link.sent_at[ReplicaId(cut.log, cut.segment, commit.stream)] = now
         for node, message in messages.items():
             self._links[node].peer.notify(Method.ADVANCE, message)
 
@@ -150,7 +156,8 @@ class NodeLinks:
         now = self._clock.now()
         if now - link.history_at.get(replica, -RESEND_S) < HISTORY_PAUSE_S:
             return
-        if not row.missed_commits and now - link.sent_at.get(replica, -RESEND_S) < RESEND_S:
+        waits = not row.missed_commits and row.state == pb.REPLICA_OPEN
+        if waits and now - link.sent_at.get(replica, -RESEND_S) < RESEND_S:
             return
         missed = self._orderer.order(replica.log).missed(replica.stream, Slot(row.uncommitted_llsn_offset - 1))
         if not missed:

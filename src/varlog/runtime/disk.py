@@ -1,6 +1,6 @@
 """The real disk: one data folder, locked for one process.
 
-Writes go to the volume's worker thread (`disk_worker`). Reads are made on the spot when the page cache
+Writes go to the volume's worker (`disk_worker`). Reads are made on the spot when the page cache
 has the bytes (`RWF_NOWAIT`), else in a small pool of threads. Everything else (names, space,
 allocation) goes to a helper thread, in the order given.
 """
@@ -45,9 +45,12 @@ class RealFile:
         self._check_open()
         if self._disk.read_only:
             raise DiskFailed(f"{self.path} was opened for reading only")
+        worker = self._disk.worker
+        if sync and worker.perform(self, offset, buffers):
+            return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._users += 1
-        self._disk.worker.submit(Write(self, offset, buffers, sync, future))
+        worker.submit(Write(self, offset, buffers, sync, future))
         await future
 
     async def read(self, offset: int, length: int) -> memoryview:

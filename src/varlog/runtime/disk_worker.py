@@ -1,6 +1,10 @@
-"""The thread that writes and syncs for one volume, so that the event loop never waits for a disk.
+"""Who writes and syncs for one volume: a thread, so that the event loop does not wait for a slow disk.
 
-It takes all writes that have gathered, performs them, syncs every file once, and tells the loop about
+Handing a write to a thread and back costs more than a quick disk takes for a small one, and far more
+where the loop is busy. So a small write that nothing is before goes to the disk on the spot (`perform`), as
+long as the disk is quick: one that was slow sends those after it to the thread for a while.
+
+The thread takes all writes that have gathered, performs them, syncs every file once, and tells the loop about
 all of them in one call. While it syncs, the next round gathers: the slower the disk, the larger the
 groups. A round whose only write to a file wants a sync is one system call (`RWF_DSYNC`), because every
 call costs this thread a wait for the interpreter lock, and a busy loop makes such waits long.
@@ -12,6 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
@@ -22,8 +27,20 @@ from varlog.wire.frame import Buffer
 ONE_CALL_BYTES = 256 << 10
 """Larger writes are written and synced in two calls: the kernel then begins to write earlier."""
 
+ON_THE_SPOT_BYTES = 32 << 10
+"""Larger writes go to the thread whatever the disk: the loop receives the next ones meanwhile."""
+
+SLOW_SECONDS = 0.005
+"""A write on the spot that took longer was slow."""
+
+REST_SECONDS = 0.25
+"""For so long after a slow one all writes go to the thread."""
+
 MOST_BUFFERS = 1024
 """What the kernel takes in one call (IOV_MAX)."""
+
+
+_NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
 class Target(Protocol):
@@ -74,11 +91,37 @@ class DiskWorker:
         self._queue: SimpleQueue[Write | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._one_call = hasattr(os, "RWF_DSYNC")
+        self._submitted = 0
+        """By the loop."""
+        self._performed = 0
+        """By the thread."""
+        self._slow_until = 0.0
+
+    def perform(self, target: Target, offset: int, buffers: Sequence[Buffer]) -> bool:
+        """Write and sync on the spot, if that is sensible just now; False: it is to be submitted."""
+        if self._submitted != self._performed or target.unsynced or target.failed is not None or not self._one_call:
+            return False
+        size = sum(map(len, buffers))
+        start = monotonic()
+        if size > ON_THE_SPOT_BYTES or start < self._slow_until:
+            return False
+        try:
+            written = os.pwritev(target.fd, (b"".join(buffers),), offset, os.RWF_DSYNC)
+        except OSError as error:
+            if error.errno in _NO_SUCH_CALL:
+                self._one_call = False
+                return False
+            raise _failed(target, error) from error
+        end = monotonic()
+        if end - start > SLOW_SECONDS:
+            self._slow_until = end + REST_SECONDS
+        return written == size  # else the thread begins anew
 
     def submit(self, write: Write) -> None:
         if self._thread is None:
             self._thread = Thread(target=self._run, name=f"disk {self._name}", daemon=True)
             self._thread.start()
+        self._submitted += 1
         self._queue.put(write)
 
     def close(self) -> None:
@@ -101,7 +144,9 @@ class DiskWorker:
             going_on = gathered[-1] is not None
             writes = [write for write in gathered if write is not None]
             if writes:
-                _tell(self._perform(writes))
+                done = self._perform(writes)
+                self._performed += len(writes)
+                _tell(done)
 
     # ------------------------------------------------------------ one round
 
@@ -139,7 +184,7 @@ class DiskWorker:
         try:
             written = os.pwritev(target.fd, data, write.offset, os.RWF_DSYNC)
         except OSError as error:
-            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            if error.errno in _NO_SUCH_CALL:
                 self._one_call = False
                 return False
             raise _failed(target, error) from error

@@ -22,7 +22,7 @@ from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.core.replica import ReplicaState, Verdict, judge_commit
 from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.node import server as node_server
-from varlog.node.forwarder import Forwarder
+from varlog.node.copier import Copier
 from varlog.node.primary import Primary
 from varlog.node.replica import Batches, Replica
 from varlog.node.replicas import Replicas
@@ -104,35 +104,22 @@ def _leaves_last_words(weather: Weather) -> bool:
 # ---------------------------------------------------------------- node
 
 
-@_bug("an append is answered when all copies are stored, with the position it will surely get")
+@_bug("an append is answered when it is stored and sent to the backups, with the position it will surely get")
 def ack_on_replication() -> Iterator[None]:
-    judge, synced = Forwarder._judge, Replica._synced
-    confirmed: dict[tuple[Replica, int], int] = {}
+    synced = Replica._synced
 
-    def answer(replica: Replica) -> None:
-        members = len(replica.spec.members)
-        copies = [confirmed.get((replica, node), 0) for node in replica.spec.members[1:members]]
-        stored = min([replica.log.durable, *copies])
-        for callback in replica.on_commit:
+    def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
+        synced(self, waiting)
+        for callback in self.on_commit:
             primary = getattr(callback, "__self__", None)
             if isinstance(primary, Primary):
-                guess = (replica.log.next_glsn or 1) - replica.log.committed
-                while primary._waiting and primary._waiting[0].end <= stored:
+                guess = (self.log.next_glsn or 1) - self.log.committed
+                while primary._waiting and primary._waiting[0].end <= self.log.durable:
                     first = primary._waiting.popleft()
                     primary._waiting_bytes -= first.size
                     primary._reply(first, Glsn(first.slot + guess))
 
-    def judge_and_answer(self: Forwarder, reply: Reply) -> Slot:
-        cursor = judge(self, reply)
-        confirmed[self._replica, self._backup] = cursor
-        answer(self._replica)
-        return cursor
-
-    def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
-        synced(self, waiting)
-        answer(self)
-
-    with _swap(Forwarder, _judge=judge_and_answer), _swap(Replica, _synced=synced_and_answer):
+    with _swap(Replica, _synced=synced_and_answer):
         yield
 
 
@@ -178,12 +165,12 @@ def primary_asks_nobody() -> Iterator[None]:
     async def run(self: TakeBack) -> None:
         return
 
-    def judge(self: Forwarder, reply: Reply) -> Slot:
+    def judge(self: Copier, reply: Reply) -> Slot:
         status = reply.message
         assert isinstance(status, pb.ReplicaStatus)
         return Slot(status.contiguous)
 
-    with _swap(TakeBack, run=run), _swap(Forwarder, _judge=judge):
+    with _swap(TakeBack, run=run), _swap(Copier, _judge=judge):
         yield
 
 

@@ -25,8 +25,7 @@ SUPERVISE_SECONDS = 0.5
 MOMENTS = {
     (Kind.REQUEST, Method.APPEND): 2,
     (Kind.REPLY, Method.APPEND): 4,
-    (Kind.REQUEST, Method.STORE): 2,
-    (Kind.REPLY, Method.STORE): 4,
+    (Kind.NOTIFY, Method.STORE): 6,
     (Kind.NOTIFY, Method.REPORT): 4,
     (Kind.NOTIFY, Method.ADVANCE): 4,
     (Kind.REQUEST, Method.TRIM): 1,

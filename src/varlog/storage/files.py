@@ -89,6 +89,8 @@ class Files:
         self.place = place
         self._files: list[DataFile] = []
         self._firsts: list[int] = []
+        self._full_bytes: int | None = None
+        """Of all files but the last; None: to be counted."""
         self._open: dict[DataFile, None] = {}
         """Files with a handle, the one opened first in front."""
         self._cache: dict[DataFile, Columns] = {}
@@ -112,10 +114,13 @@ class Files:
 
     @property
     def stored_bytes(self) -> int:
-        return sum(file.end for file in self._files)
+        if self._full_bytes is None:
+            self._full_bytes = sum(file.end for file in self.full)
+        return self._full_bytes + self._files[-1].end
 
     def append(self, file: DataFile) -> None:
         invariant(not self._firsts or file.first_slot > self._firsts[-1], "files follow each other", file=file.name)
+        self._full_bytes = None
         self._files.append(file)
         self._firsts.append(file.first_slot)
 
@@ -124,6 +129,7 @@ class Files:
         gone = self._files[:count]
         del self._files[:count]
         del self._firsts[:count]
+        self._full_bytes = None
         for file in gone:
             self._uncache(file)
             self._close(file)

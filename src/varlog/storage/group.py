@@ -10,6 +10,8 @@ from varlog.wire.batch import BatchHeader, padding
 from varlog.wire.frame import Buffer
 from varlog.wire.record import RecordKind, encode_record_header
 
+_BATCH = int(RecordKind.BATCH)
+
 
 class Staged(NamedTuple):
     """A record that is not yet in a file, so without the offset and generation it will get there."""
@@ -23,7 +25,7 @@ class Staged(NamedTuple):
 
 
 def batch_record(slot: int, data: Buffer, header: BatchHeader) -> Staged:
-    return Staged(RecordKind.BATCH, slot, data, record_bytes(len(data)), header)
+    return Staged(_BATCH, slot, data, record_bytes(len(data)), header)
 
 
 def bind_record(binding: Binding, high_watermark: int) -> Staged:

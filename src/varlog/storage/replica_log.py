@@ -72,8 +72,10 @@ class ReplicaLog:
         self._place = recovered.place
         self._files = recovered.files
         self._pool = recovered.pool
-        self._facts: Facts = recovered.facts.copy()
-        """With what is staged; `_writer.written` has what is on disk."""
+        self.facts: Facts = recovered.facts.copy()
+        """With what is staged; to be read, not to be changed, by others."""
+        self.written: Facts = recovered.facts
+        """The same as far as it is on disk."""
         self._writer = Writer(self._place, self._files, self._pool, recovered.facts, file_bytes, random)
         self._reader = Reader(self._files, self._writer.recent)
         self._trim_to = 0
@@ -88,55 +90,55 @@ class ReplicaLog:
     @property
     def appended(self) -> Slot:
         """Slots staged or written; the end, once there is one."""
-        return self._writer.appended if self._facts.end is None else Slot(self._facts.end)
+        return self._writer.appended if self.facts.end is None else Slot(self.facts.end)
 
     @property
     def durable(self) -> Slot:
         """Contiguous and synced."""
-        end = self._facts.end
+        end = self.facts.end
         return self._writer.durable if end is None else Slot(min(self._writer.durable, end))
 
     @property
     def committed(self) -> Slot:
         """Bound, in memory at least."""
-        return Slot(self._facts.committed)
+        return Slot(self.facts.committed)
 
     @property
     def bound(self) -> Slot:
         """Bound, and the binding synced."""
-        return Slot(self._writer.written.committed)
+        return Slot(self.written.committed)
 
     @property
     def trimmed(self) -> Slot:
         """Slots below are gone."""
-        return Slot(self._facts.trimmed)
+        return Slot(self.facts.trimmed)
 
     @property
     def trimmed_glsn(self) -> Glsn:
         """Entries at or below are gone; durable after the next sync."""
-        return Glsn(self._facts.trimmed_glsn)
+        return Glsn(self.facts.trimmed_glsn)
 
     @property
     def durable_trimmed_glsn(self) -> Glsn:
         """The trim point as it would be after a crash."""
-        return Glsn(self._writer.written.trimmed_glsn)
+        return Glsn(self.written.trimmed_glsn)
 
     @property
     def high_watermark(self) -> int:
-        return self._facts.high_watermark
+        return self.facts.high_watermark
 
     @property
     def next_glsn(self) -> Glsn:
         """One past the last bound GLSN; 0 while nothing is bound."""
-        return Glsn(self._facts.next_glsn)
+        return Glsn(self.facts.next_glsn)
 
     @property
     def sealed(self) -> bool:
-        return self._facts.sealed
+        return self.facts.sealed
 
     @property
     def end(self) -> Slot | None:
-        return None if self._facts.end is None else Slot(self._facts.end)
+        return None if self.facts.end is None else Slot(self.facts.end)
 
     @property
     def staged(self) -> bool:
@@ -189,7 +191,7 @@ class ReplicaLog:
     async def complete(self) -> None:
         """The copy is whole and right: from now on it counts, durably."""
         self._check()
-        invariant(self._facts.end is not None and not self.staged, "only what is finished is complete")
+        invariant(self.facts.end is not None and not self.staged, "only what is finished is complete")
         await complete_copy(self._place.disk, self._place.folder)
 
     @classmethod
@@ -233,8 +235,8 @@ class ReplicaLog:
     def stage_batches(self, slot: Slot, batches: Sequence[tuple[Buffer, BatchHeader]]) -> None:
         """Take batches at the end, checked by the caller. `NoSpace`: none of them was taken."""
         self._check()
-        if self._facts.end is not None:
-            raise Sealed(f"replica {self.replica} ends at slot {self._facts.end}", self._facts.end)
+        if self.facts.end is not None:
+            raise Sealed(f"replica {self.replica} ends at slot {self.facts.end}", self.facts.end)
         invariant(slot == self._writer.appended, "batches go to the end", slot=slot, appended=self._writer.appended)
         self._writer.stage_batches(batches)
         for _, header in batches:
@@ -246,7 +248,7 @@ class ReplicaLog:
         self._check()
         if binding.slot_end > self.durable:
             raise InvalidArgument(f"slots up to {binding.slot_end} cannot be bound, {self.durable} are synced")
-        self._facts.bind(binding, high_watermark)
+        self.facts.bind(binding, high_watermark)
         for file in self._files.from_slot(binding.slot):
             if file.first_slot >= binding.slot_end:
                 break
@@ -257,13 +259,13 @@ class ReplicaLog:
     def stage_trim(self, upto: Glsn) -> None:
         """Everything at or below `upto` is gone, also what will be bound there only later."""
         self._check()
-        self._facts.trimmed_glsn = max(self._facts.trimmed_glsn, upto)
+        self.facts.trimmed_glsn = max(self.facts.trimmed_glsn, upto)
         self._trim_to = max(self._trim_to, upto)
 
     def stage_seal(self) -> None:
         self._check()
-        if not self._facts.sealed:
-            self._facts.seal()
+        if not self.facts.sealed:
+            self.facts.seal()
             self._writer.stage(seal_record(self._writer.appended))
 
     def stage_finish(self, end: Slot) -> None:
@@ -271,8 +273,8 @@ class ReplicaLog:
         self._check()
         if end > self.appended:
             raise InvalidArgument(f"replica {self.replica} cannot end at slot {end}, it has {self.appended}")
-        known = self._facts.end
-        self._facts.finish(end)
+        known = self.facts.end
+        self.facts.finish(end)
         if known is None:
             self.producers.truncate(end)
             self._writer.stage(finish_record(end))
@@ -300,10 +302,10 @@ class ReplicaLog:
     async def _stage_trim_record(self) -> None:
         """Only now, because finding the slot may take a look at a sidecar."""
         glsn = self._trim_to
-        slot = await search.slot_of_glsn(self._files, glsn + 1, self._facts.committed)
+        slot = await search.slot_of_glsn(self._files, glsn + 1, self.facts.committed)
         self._trim_to = 0 if glsn == self._trim_to else self._trim_to
-        self._facts.trim(slot, glsn)
-        written = self._writer.written
+        self.facts.trim(slot, glsn)
+        written = self.written
         if (slot, glsn) != (written.trimmed, written.trimmed_glsn):
             self._writer.stage(trim_record(slot, glsn))
 
@@ -324,15 +326,15 @@ class ReplicaLog:
     async def find_glsn(self, glsn: Glsn) -> Slot:
         """The first committed slot whose GLSN is `glsn` or greater; `committed` if there is none."""
         self._check()
-        if glsn <= self._facts.trimmed_glsn:
-            first = self._facts.trimmed_glsn + 1
+        if glsn <= self.facts.trimmed_glsn:
+            first = self.facts.trimmed_glsn + 1
             raise Trimmed(f"positions below {first} are trimmed", first)
-        return await search.slot_of_glsn(self._files, glsn, self._facts.committed)
+        return await search.slot_of_glsn(self._files, glsn, self.facts.committed)
 
     async def find_time(self, time_us: int) -> Slot:
         """The first committed slot of a batch with this time or a later one; `committed` if there is none."""
         self._check()
-        return await search.slot_of_time(self._files, self._reader, time_us, self._facts.trimmed, self._facts.committed)
+        return await search.slot_of_time(self._files, self._reader, time_us, self.facts.trimmed, self.facts.committed)
 
     async def bindings(self, start: Slot, end: Slot) -> list[Binding]:
         """What covers exactly `[start, end)`, joined where it is continuous."""
@@ -355,11 +357,11 @@ class ReplicaLog:
     async def digest(self, low: Slot, high: Slot) -> list[DigestRow]:
         """What each slot of `[low, high)` holds; at most `search.DIGEST_ROWS` rows, to be asked on from the last."""
         self._check()
-        return await search.digest(self._files, self._reader, low, high, self._facts.trimmed, self.durable)
+        return await search.digest(self._files, self._reader, low, high, self.facts.trimmed, self.durable)
 
     def _refuse_trimmed(self, slot: Slot) -> None:
-        if slot < self._facts.trimmed:
-            raise Trimmed(f"slots below {self._facts.trimmed} are trimmed", self._facts.trimmed)
+        if slot < self.facts.trimmed:
+            raise Trimmed(f"slots below {self.facts.trimmed} are trimmed", self.facts.trimmed)
 
     # ------------------------------------------------------------ housekeeping
 
@@ -368,8 +370,8 @@ class ReplicaLog:
         self._check()
         async with self._collecting:
             # By what is on disk: what a crash could take back must not have removed or settled anything.
-            await free_trimmed(self._files, self._pool, self._writer.written.trimmed, self.producers)
-            await write_sidecars(self._files, self._writer.written.committed, self.producers)
+            await free_trimmed(self._files, self._pool, self.written.trimmed, self.producers)
+            await write_sidecars(self._files, self.written.committed, self.producers)
 
 
 def _check_file_bytes(file_bytes: int) -> None:

@@ -85,10 +85,12 @@ class Writer:
     def stage_batches(self, batches: Sequence[tuple[Buffer, BatchHeader]]) -> None:
         records: list[Staged] = []
         slot: int = self.appended
+        size = 0
         for data, header in batches:
-            records.append(batch_record(slot, data, header))
+            record = batch_record(slot, data, header)
+            records.append(record)
+            size += record.size
             slot += header.count
-        size = sum(record.size for record in records)
         if self._pool.full and not len(self._pool) and self._room(self._files.last) < self._pending_bytes + size:
             self._prepare()
             raise NoSpace(f"the volume of replica {self._place.replica} is full")
@@ -126,7 +128,8 @@ class Writer:
             await self._write(self._pending[:count])
             del self._pending[:count]
             left -= count
-        if self._room(self._files.last) < self._files.last.size // 2:
+        file = self._files.last
+        if not self._preparing and file.end > file.size // 2 and not len(self._pool):
             self._prepare()
 
     async def _write(self, records: list[Staged]) -> None:
@@ -176,6 +179,8 @@ class Writer:
     async def _make_room(self, left: int) -> int:
         """See to it that the last file can take some of the pending records; gives how many, 0 on a full volume."""
         file = self._files.last
+        if self._pending_bytes <= file.size - MOST_RESERVE_BYTES - file.end:  # the usual case
+            return left
         room = self._room(file)
         if self._pending_bytes <= room:
             return left

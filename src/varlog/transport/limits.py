@@ -51,6 +51,9 @@ WRITE_HIGH_BYTES = 1 << 20
 WRITE_LIMIT_BYTES = 512 << 20
 """Bytes waiting to be written beyond which the connection is given up: its owner ignored `writable`."""
 
+APART_SECONDS = 0.0001
+"""A frame sent no sooner than this after the last one is written on the spot; others gather for one write."""
+
 GROW_BYTES = 2 << 20
 """Memory taken for a large frame on the strength of its header alone; more is taken as the bytes arrive."""
 

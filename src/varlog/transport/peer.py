@@ -47,6 +47,7 @@ Handler = Callable[[Request], Awaitable[None] | None]
 What it raises is sent as an error; what is no `VarlogError` is reported as a defect too."""
 Handlers = Mapping[Method, Handler]
 
+_NOTIFY = int(Kind.NOTIFY)
 _PING_FRAME = encode_frame(Kind.PING, 0, 0)
 
 
@@ -116,7 +117,8 @@ class Peer:
         """Send and forget; on a closed connection nothing happens."""
         if self.closed_error is None:
             self._pushed |= 1 << method
-            self._send(encode_frame(Kind.NOTIFY, method, 0, message.SerializeToString(), body))
+            self._sent = True
+            self._channel.send(encode_frame(_NOTIFY, method, 0, message.SerializeToString(), body))
 
     # ------------------------------------------------------------ the connection
 

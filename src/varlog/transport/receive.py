@@ -54,7 +54,7 @@ class Receiver:
         """The other end's preface has come, and it is ours."""
         return not self._expects_preface
 
-    def get_buffer(self) -> memoryview:
+    def get_buffer(self, sizehint: int = -1) -> memoryview:
         """Where the next bytes are to go."""
         if self._own is not None:
             return memoryview(self._grown(self._own))[self._filled :]

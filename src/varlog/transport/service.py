@@ -155,11 +155,11 @@ class Service:
             request.cancel()
             return
         now = self._clock.now()
-        request.deadline = now + request.timeout
+        request.deadline = deadline = now + request.timeout
         self._requests[request.request_id] = request
         self._count(request)
-        if request.deadline < self.peer._deadlines.at:
-            self.peer._deadlines.announce(request.deadline, now)
+        if deadline < self.peer._deadlines.at:
+            self.peer._deadlines.announce(deadline, now)
 
     def _count(self, request: Request) -> None:
         request.listed = True

@@ -1,18 +1,24 @@
 """The real network: frames over TCP, with TLS as an option.
 
     one read --> Receiver --> every whole frame handed on --> what they made us send: one write
-    send, send, send ... --> queue --(end of this turn of the loop)--> one write
+    send --> one write
+         send, send ... --> queue --(end of this turn of the loop)--> one write
 
-Waiting for the end of the turn costs a lone caller one more turn: where no more than one frame was
-sent between two reads, the first one after them does not wait.
+A frame that comes alone is written on the spot: whoever sends it may go on to something long, such as a
+sync, and it should be on its way by then. Those right behind it wait for the end of the turn.
+
+Where the socket is ours alone (no TLS) and nothing waits to be written, frames go to it directly; what
+it does not take goes through the loop's transport, and so does all that follows until that is empty.
 
 A channel exists for its handler once both ends have said the preface. Bytes that break the protocol
 end the connection: the other end is told why in an ERROR frame with request id 0, and closed.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import cast
 
 from varlog.base.errors import ConnectionLost, InvalidArgument, Timeout, Unavailable, VarlogError
@@ -27,6 +33,9 @@ from varlog.wire.frame import PREFACE, Buffer, Kind, encode_frame
 
 MakeHandler = Callable[[Channel], ChannelHandler]
 
+MOST_BUFFERS = 64
+"""More are put together before they are handed to the system."""
+
 
 class TcpChannel(asyncio.BufferedProtocol):
     """One TCP connection. `ready` ends when the other end has proved to be one of ours, or is gone."""
@@ -40,14 +49,15 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._handler: ChannelHandler | None = None
         self._transport: asyncio.Transport
         self._receiver = Receiver(shared)
+        self.get_buffer = self._receiver.get_buffer  # type: ignore[method-assign]  # with nothing between
         self._queue: list[Buffer] = []
         self._queued_bytes = 0
         self._reading = False
         """What was received is being handed on; what is sent meanwhile leaves right behind it."""
-        self._sent_frames = 0
-        """Since the last read."""
-        self._alone = False
-        """No more than one frame was sent between the last two reads, and none since."""
+        self._sent_at = 0.0
+        """When a frame was last written on the spot."""
+        self._socket = -1
+        """Its number, where it may be written to directly."""
         self._write_paused = False
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._error: VarlogError | None = None
@@ -61,12 +71,12 @@ class TcpChannel(asyncio.BufferedProtocol):
         if self._closing:
             return
         queue = self._queue
-        self._sent_frames += 1
-        if self._alone:
-            self._alone = False
-            self._write(list(buffers), sum(map(len, buffers)))
-            return
         if not queue and not self._reading:
+            now = monotonic()
+            if now - self._sent_at > limits.APART_SECONDS:
+                self._sent_at = now
+                self._write(buffers, sum(map(len, buffers)))
+                return
             self._loop.call_soon(self._flush)
         queue.extend(buffers)
         for buffer in buffers:
@@ -77,11 +87,24 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._queue = []
         self._queued_bytes = 0
         if queue and not self._closing:
-            self._write(queue, size)
+            self._write(gather(queue) if len(queue) > MOST_BUFFERS else queue, size)
             self._wake()
 
-    def _write(self, buffers: list[Buffer], size: int) -> None:
+    def _write(self, buffers: Sequence[Buffer], size: int) -> None:
         transport = self._transport
+        if self._socket >= 0 and not transport.get_write_buffer_size():
+            try:
+                if len(buffers) == 1:
+                    written = os.write(self._socket, buffers[0])
+                else:
+                    written = os.writev(self._socket, buffers[:MOST_BUFFERS])
+            except OSError:
+                written = 0  # it is full, or gone: the transport finds out which
+            if written == size:
+                return
+            if written:
+                buffers = _behind(buffers, written)
+                size -= written
         if len(buffers) == 1:
             transport.write(buffers[0])
         elif size <= JOIN_BYTES:
@@ -149,6 +172,9 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._set_limit(limits.PREFACE_SECONDS, self._no_preface)
         self._transport.set_write_buffer_limits(high=limits.WRITE_HIGH_BYTES, low=limits.WRITE_HIGH_BYTES // 4)
         self._transport.write(PREFACE)
+        inner = transport.get_extra_info("socket")
+        if inner is not None and transport.get_extra_info("sslcontext") is None:
+            self._socket = inner.fileno()  # open until `connection_lost` has been called
 
     def abandon(self) -> None:
         """Nobody is there for it any more, unless a handler is."""
@@ -157,9 +183,6 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def _no_preface(self) -> None:
         self._give_up(InvalidArgument(f"{self.remote} did not say what it is"))
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         frames = self._receiver.received(nbytes)
@@ -170,7 +193,6 @@ class TcpChannel(asyncio.BufferedProtocol):
             else:
                 frames = []
         self._reading = True
-        self._alone = False
         for frame in frames:
             if self._closing:
                 break
@@ -178,8 +200,6 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._reading = False
         if self._queue:
             self._flush()
-        self._alone = self._sent_frames <= 1
-        self._sent_frames = 0
         if self._receiver.error is not None and not self._closing:
             self._refuse(self._receiver.error)
 
@@ -212,6 +232,7 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._socket = -1
         if self._limit is not None:
             self._limit.cancel()
         if self._error is None:
@@ -315,6 +336,15 @@ class TcpNetwork:
         except (OSError, UnicodeError) as refused:
             raise Unavailable(f"cannot listen at {address}: {reason(refused)}") from refused
         return listener
+
+
+def _behind(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
+    """What is left of them behind the first `size` bytes."""
+    for index, buffer in enumerate(buffers):
+        if size < len(buffer):
+            return [memoryview(buffer)[size:], *buffers[index + 1 :]]
+        size -= len(buffer)
+    return []
 
 
 def parse_address(address: str) -> tuple[str, int]:

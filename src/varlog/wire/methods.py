@@ -87,9 +87,11 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.RECONFIGURE_LOG: (pb.ReconfigureLogRequest, pb.LogInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
-ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""
+STORE by primaries, ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered
+by many parts."""
 
 PUSHES: dict[Method, type[Message]] = {
+    Method.STORE: pb.StoreRequest,
     Method.REPORT: pb.GetReportResponse,
     Method.ADVANCE: pb.CommitRequest,
     Method.DIRECTORY: pb.NodeDirectory,

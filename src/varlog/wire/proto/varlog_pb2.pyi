@@ -135,13 +135,14 @@ class OpenRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle", "committed", "base")
+    __slots__ = ("log", "segment", "stream", "slot", "writer", "settle", "commits", "committed", "base")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     log: int
@@ -150,9 +151,22 @@ class StoreRequest(_message.Message):
     slot: int
     writer: int
     settle: bool
+    commits: _containers.RepeatedCompositeFieldContainer[StoreCommit]
     committed: int
     base: int
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ..., committed: _Optional[int] = ..., base: _Optional[int] = ...) -> None: ...
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., slot: _Optional[int] = ..., writer: _Optional[int] = ..., settle: _Optional[bool] = ..., commits: _Optional[_Iterable[_Union[StoreCommit, _Mapping]]] = ..., committed: _Optional[int] = ..., base: _Optional[int] = ...) -> None: ...
+
+class StoreCommit(_message.Message):
+    __slots__ = ("slot", "glsn", "count", "high_watermark")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    glsn: int
+    count: int
+    high_watermark: int
+    def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
     __slots__ = ("replica",)

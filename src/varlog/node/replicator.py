@@ -1,0 +1,147 @@
+"""Copies a stream from its leader to one backup, in slot order; every answer says how far the backup is.
+
+Each group of batches is sent the moment it is about to be written here, several STOREs ahead of their answers.
+What the leader has committed rides on every STORE, or on an empty one when there is nothing to send. After a
+failed copy nothing later is copied until the backup's own word is known again.
+"""
+
+import asyncio
+from collections import deque
+
+from varlog.base.errors import Gap, VarlogError
+from varlog.base.ids import NodeId, Slot
+from varlog.core.replica import ReplicaState
+from varlog.node.copier import STORE_BYTES, STORE_TIMEOUT_S, Connect, Copier
+from varlog.node.leader import Leader
+from varlog.node.replica import Replica
+from varlog.ports import Clock
+from varlog.transport.peer import Peer, Reply
+from varlog.wire.frame import Buffer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+STORES_IN_FLIGHT = 8
+"""STOREs sent ahead of their answers, per backup."""
+
+
+class Replicator(Copier):
+    """Brings one backup up to its leader, and tells the leader."""
+
+    def __init__(
+        self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int, leader: Leader
+    ) -> None:
+        super().__init__(replica, backup, connect, clock, writer)
+        self._leader = leader
+        self._peer: Peer | None = None
+        """Set while copies may be sent at once."""
+        self._in_flight: deque[asyncio.Future[Reply]] = deque()
+        self._failure: VarlogError | None = None
+        self._told = Slot(0)
+        """What the backup was last told to be committed."""
+        replica.on_group.append(self._push)
+        replica.on_sync.append(self._wake_if_behind)
+        leader.tell.append(self._release)
+
+    async def _follow(self, peer: Peer) -> None:
+        self._cursor = await self._tail_of(peer, self._request(Slot(0)))
+        self._leader.has(self._backup, self._cursor)
+        self.trouble = ""
+        await self._copy(peer)
+
+    def _left(self) -> None:
+        self._peer = None
+        self._forget_in_flight()
+
+    # ------------------------------------------------------------ the task's part
+
+    async def _copy(self, peer: Peer) -> None:
+        """Send from the cursor on, for ever: what is in memory at once, what is only on disk from there."""
+        self._failure = None
+        peer.on_close(lambda _: self._wake.set())
+        while self._replica.state is not ReplicaState.FAILED:
+            self._wake.clear()
+            self._peer = peer
+            self._push()
+            if self._failure is not None:
+                raise self._failure
+            if peer.closed_error is not None:
+                raise peer.closed_error
+            if not peer.writable:
+                await peer.drained()
+            elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
+                self._peer = None  # nothing overtakes what is being read
+                self._send(peer, *await self._read_back())
+            else:
+                await self._wake.wait()
+
+    def _wake_if_behind(self) -> None:
+        if self._peer is not None and self._is_behind():
+            self._wake.set()
+
+    # ------------------------------------------------------------ without a task
+
+    def _push(self) -> None:
+        """Send all batches that are in memory, as far as the backup takes them."""
+        peer, replica = self._peer, self._replica
+        while peer is not None and peer.writable and len(self._in_flight) < STORES_IN_FLIGHT:
+            body: list[Buffer] = []
+            size, end = 0, self._cursor
+            while size < STORE_BYTES and (recent := replica.recent(end)) is not None:
+                end, data = recent
+                body.append(data)
+                size += len(data)
+            if not body:
+                return
+            self._send(peer, end, body)
+
+    def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
+        future = peer.start_call(Method.STORE, self._request(self._cursor), body, timeout=STORE_TIMEOUT_S)
+        self._in_flight.append(future)
+        self._cursor = end
+        future.add_done_callback(self._answered)
+
+    def _answered(self, _: "asyncio.Future[Reply]") -> None:
+        """Answers are taken in the order of what was sent."""
+        in_flight = self._in_flight
+        try:
+            while in_flight and in_flight[0].done():
+                self._leader.has(self._backup, self._judge(in_flight.popleft().result()))
+        except Gap as gap:
+            # an earlier copy was lost: go back to what the backup has
+            self._forget_in_flight()
+            self._cursor = Slot(gap.expected)
+        except VarlogError as error:
+            self._failure = error
+            self._peer = None
+        if self._failure is not None or not self._peer or not self._peer.writable or self._is_behind():
+            self._wake.set()
+        else:
+            self._push()
+
+    def _forget_in_flight(self) -> None:
+        for future in self._in_flight:
+            future.remove_done_callback(self._answered)
+            future.add_done_callback(_retrieve)
+            future.cancel()
+        self._in_flight.clear()
+
+    # ------------------------------------------------------------ what is committed
+
+    def _release(self) -> None:
+        """Tell the backup what is committed, if no STORE has."""
+        peer = self._peer
+        if peer is not None and self._told < self._leader.committed and peer.writable:
+            self._send(peer, self._cursor, [])
+
+    def _request(self, slot: Slot) -> pb.StoreRequest:
+        request = super()._request(slot)
+        if self._leader.base is not None:
+            request.base, request.committed = self._leader.base, self._leader.committed
+            self._told = self._leader.committed
+        return request
+
+
+def _retrieve(future: "asyncio.Future[Reply]") -> None:
+    """An answer nobody waits for any more; its error, if any, has been dealt with by starting over."""
+    if not future.cancelled():
+        future.exception()
