@@ -4,13 +4,15 @@
               2  sealed, has 10       can acknowledge nothing more. It may have what member 1 has, so that
               3  silent               may have been acknowledged: the segment ends behind slot 11.
 
-All are asked at once; who answers first counts. What a sealed segment holds does not change any more, so asking
-again after a failure gives the same end or a shorter one: both are right until one of them is recorded.
+All are asked at once. Enough answers are enough, but every other one can only make the end a nearer one: what lies
+between was never acknowledged, and whoever has it may be lost before the others got it. So those that are connected
+are given a moment. What a sealed segment holds does not change any more: asking again after a failure gives an end
+that is as right, until one is recorded.
 """
 
 import asyncio
 
-from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering import leader
 from varlog.ports import Clock
@@ -21,6 +23,8 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 SEAL_TIMEOUT_S = 2.0
+GRACE_S = 0.2
+"""How long after enough answers the rest is waited for."""
 
 
 async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, Slot], int]:
@@ -44,6 +48,7 @@ class _Sealing:
         self._tails: dict[NodeId, Slot] = {}
         self._refusals: dict[NodeId, str] = {}
         self._enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, clock: Clock) -> Slot:
         scope = Scope()
@@ -51,11 +56,18 @@ class _Sealing:
             scope.spawn(self._seal(node), name=f"seal {self._name} on {node}")
         try:
             await within(clock, SEAL_TIMEOUT_S, self._enough)
+            await self._wait_for_the_rest(clock)
         except VarlogError as error:
             raise Unavailable(self._too_few()) from error
         finally:
             await scope.close()
         return leader.end_of(list(self._tails.values()), len(self._members), self._ack)
+
+    async def _wait_for_the_rest(self, clock: Clock) -> None:
+        try:
+            await within(clock, GRACE_S, self._all)
+        except Timeout:
+            pass  # they are counted as having everything
 
     async def _seal(self, node: NodeId) -> None:
         name = pb.ReplicaId(log=self._name.log, segment=self._name.segment, stream=self._name.stream)
@@ -66,11 +78,14 @@ class _Sealing:
         else:
             assert isinstance(status, pb.ReplicaStatus)
             self._tails[node] = Slot(status.contiguous)
+        answered = len(self._tails) + len(self._refusals) == len(self._members)
+        if answered and not self._all.done():
+            self._all.set_result(None)
         if self._enough.done():
             return
         if len(self._tails) >= self._quorum:
             self._enough.set_result(None)
-        elif len(self._tails) + len(self._refusals) == len(self._members):
+        elif answered:
             self._enough.set_exception(Unavailable("all have answered"))
 
     def _too_few(self) -> str:

@@ -36,6 +36,7 @@ class Reshaper:
         self._recorder = recorder
         self._most_replicas = most_replicas
         self._task: asyncio.Task[None] | None = None
+        self._stopping = False
         self.count = 0
         """How many changes were carried out."""
 
@@ -47,6 +48,8 @@ class Reshaper:
         cluster = await self._connect(self._admin)
         for _ in range(count):
             await self._admin.clock.sleep(random.random() * 2 * seconds / count)
+            if self._stopping:
+                break
             await self._change(cluster, random.choice(self._names), random)
         await cluster.close()
 
@@ -54,7 +57,9 @@ class Reshaper:
         log = cluster.log(name)
         kind = random.choice(("roll", "streams", "replicas", "ordering", "ordering"))
         wanted = self._wanted(kind, random)
-        for _ in range(MOST_ATTEMPTS):
+        attempts = 0
+        while not attempts or (attempts < MOST_ATTEMPTS and not self._stopping):
+            attempts += 1
             record = self._recorder.begin(self._admin, Chain(log=name, changed=True))
             try:
                 told = await log.reconfigure(**wanted)
@@ -82,7 +87,8 @@ class Reshaper:
         return {"ordering": ordering, "replicas": replicas, "streams": random.randint(1, 3 if ordering == "cut" else 1)}
 
     async def wait(self, seconds: float) -> list[Violation]:
-        """Until he is through, for so long at most; what is wrong if he is not."""
+        """Until what he has begun is answered, for so long at most; what is wrong if he is not."""
+        self._stopping = True
         if self._task is None:
             return []
         try:

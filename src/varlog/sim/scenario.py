@@ -79,6 +79,8 @@ class Scenario:
         self._sealer: Sealer | None = None
         self._drainer: Drainer | None = None
         self._reshaper: Reshaper | None = None
+        self._replicas: dict[tuple[int, int], list[pb.ReplicaReport]] = {}
+        """What members of each stream reported last."""
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -388,7 +390,16 @@ class Scenario:
         info = self.infos[name]
         if info.ordering != "cut" and not info.sealed and not self._healable(info):
             return False  # where it ends only its leader knows, or who may seal it
+        if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
+            return False
         return all(any(not self._trouble(info, stream, node) for node in stream.members) for stream in streams_of(info))
+
+    def _only_lost_has_the_end(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Under a leader one node alone may have the last slots of a segment, never acknowledged, and be lost."""
+        if self.lost is None or not any(self.host_of(info, node) is self.lost for node in stream.members):
+            return False
+        tails = [each.contiguous for each in self._replicas.get((info.id, stream.id), ()) if each.reported]
+        return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
 
     # ------------------------------------------------------------ rebuilding
 
@@ -399,7 +410,8 @@ class Scenario:
             self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
             reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
             assert isinstance(reply, pb.StatusReply)
-            states = {(each.log, each.stream): each.replicas for log in reply.logs for each in log.streams}
+            states = {(each.log, each.stream): list(each.replicas) for log in reply.logs for each in log.streams}
+            self._replicas = states
             if all(
                 self._thin(info, stream)
                 or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))
@@ -419,6 +431,8 @@ class Scenario:
         troubles = [trouble for node in stream.members if (trouble := self._trouble(info, stream, node))]
         if not troubles:
             return ""
+        if self._only_lost_has_the_end(info, stream):
+            return "the end of it was on the lost node alone"
         if any(trouble.startswith("a bit") for trouble in troubles) or not self.shape.rebuilds:
             return troubles[0]
         if stream.state != pb.STREAM_FINALIZED:
