@@ -163,6 +163,11 @@ class Cluster:
         answer = await self._ask(Method.CHECK_NODE, pb.CheckNodeRequest(node_id=_small(node, "a node id")), timeout)
         return describe_check(cast(pb.CheckNodeReply, answer))
 
+    async def scrub_node(self, node: int, *, timeout: float | None = None) -> NodeDescription:
+        """Have a node read all its files now, and look for rot; `nodes` tells how far it is."""
+        request = pb.ScrubNodeRequest(node_id=_small(node, "a node id"))
+        return describe_node(cast(pb.NodeInfo, await self._ask(Method.SCRUB_NODE, request, timeout)))
+
     async def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
         """Remove a node for good; `Conflict` says why it has to stay.
 

@@ -11,7 +11,7 @@ from varlog.base.errors import Conflict, Unavailable
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.placement import Candidate, place_streams
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.wire.proto import varlog_pb2 as pb
@@ -104,7 +104,7 @@ class Checkup:
 
     def _is_complete(self, held: Held, node: NodeId) -> bool:
         row = self._links.row(node, held.replica())
-        if row is None or row.state == pb.REPLICA_FAILED:
+        if row is None or is_hurt(row):
             return False
         return row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length >= self._end(held)
 

@@ -22,7 +22,7 @@ from varlog.core.placement import place_streams
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
 from varlog.wire.proto import varlog_pb2 as pb
@@ -136,7 +136,10 @@ class Healer:
 
     def _has_failed(self, node: NodeId, replica: ReplicaId) -> bool:
         row = self._links.row(node, replica)
-        return row is not None and row.state == pb.REPLICA_FAILED
+        if row is None:
+            return False
+        committed = Slot(row.uncommitted_llsn_offset - 1)
+        return is_hurt(row) or not self._orderer.order(replica.log).can_catch_up(replica.stream, committed)
 
     async def _replace_all(self, number: LogId, ending: list[StreamId]) -> None:
         log = self._catalog.log(number)

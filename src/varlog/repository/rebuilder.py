@@ -1,13 +1,15 @@
 """Gives ended streams their lost replicas back (C5): copied from the members that are left, then swapped in.
 
     a member of an ended stream is away too long, or its replica has failed
-        1. choose another node, and record that it copies: with a number that no other copy ever had
+        1. choose a node, and record that it copies: with a number that no other copy ever had
         2. have it copy, and ask how far it is, until it has everything, verified, on its disk
         3. one change of the log's record: it takes the lost one's place
         4. whatever the lost one still has is dropped when it comes back (see `links`)
 
-Until 3 the record names the old members, and nobody is told of the new one. A member that comes back with its
-data before 3 is kept, and the copy given up. What the record says survives this process: the next one goes on.
+What has rotted is made anew where it is, beside what is there; what has failed otherwise only where no other
+node can take it. Until 3 the record names the old members, and nobody is told of the new one. A member that comes
+back with its data before 3 is kept, and the copy given up. What the record says survives this process: the next
+one goes on.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,9 +21,10 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks, slots_of
+from varlog.repository.links import NodeLinks, is_hurt, slots_of
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
+from varlog.repository.unavailable import describe_missing, missing_ranges
 from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -36,6 +39,8 @@ MOST_FAILURES = 20
 """So often asking how far a copy is may fail, without progress in between, before another node is tried."""
 PAUSE_S = 1.0
 """After a copy was given up or the store refused a change, before the stream is looked at again."""
+LACKING_S = 5.0
+"""How long a node that is a member may list all it has without a replica before that counts as lost."""
 AVOID_S = 10.0
 """How long a node on which a copy was given up is not chosen for the same stream, unless it is the only one."""
 
@@ -61,6 +66,8 @@ class Rebuilder:
         self._not_before: dict[ReplicaId, float] = {}
         self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
         self._troubles: dict[ReplicaId, str] = {}
+        self._lacking: dict[tuple[ReplicaId, NodeId], float] = {}
+        """Since when a member does not list its replica."""
 
     def trouble(self, replica: ReplicaId) -> str:
         """What is missing of a stream that has ended, for people; empty if nothing is."""
@@ -93,20 +100,37 @@ class Rebuilder:
         self._troubles = {name: trouble for name, trouble in self._troubles.items() if name in ended}
         self._not_before = {name: until for name, until in self._not_before.items() if until > now}
         self._avoid = {key: until for key, until in self._avoid.items() if until > now}
+        self._lacking = {key: since for key, since in self._lacking.items() if key[0] in ended}
 
     # ------------------------------------------------------------ who is out
 
     def _is_out(self, node: NodeId, name: ReplicaId, end: int) -> bool:
         """Its replica will not come back, as far as one can tell."""
         row = self._links.row(node, name)
-        if row is not None and (row.state == pb.REPLICA_FAILED or slots_of(row) < end):
+        if row is not None and (is_hurt(row) or slots_of(row) < end or not self._can_finish(name, row, end)):
             return True
-        return self._absences.is_lost(node, self._rebuild_s)
+        return self._lacks(node, name) or self._absences.is_lost(node, self._rebuild_s)
+
+    def _lacks(self, node: NodeId, name: ReplicaId) -> bool:
+        """A disk of it was lost, and with it this replica: it lists all it has, time and again, without it."""
+        if not self._links.lacks(node, name):
+            self._lacking.pop((name, node), None)
+            return False
+        now = self._clock.now()
+        return now - self._lacking.setdefault((name, node), now) >= LACKING_S
+
+    def _can_finish(self, name: ReplicaId, row: pb.LogStreamUncommitReport, end: int) -> bool:
+        """Whether it has all positions, or those it lacks are still remembered."""
+        committed = Slot(row.uncommitted_llsn_offset - 1)
+        if committed >= end:
+            return True
+        order = self._orderer.order(name.log)
+        return order.stream(name.stream) is not None and order.can_catch_up(name.stream, committed)
 
     def _is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
         """It is here with its data."""
         row = self._links.row(node, name)
-        whole = row is not None and row.state != pb.REPLICA_FAILED and slots_of(row) >= end
+        whole = row is not None and not is_hurt(row) and slots_of(row) >= end
         return whole and node in self._links.connected()
 
     def _sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
@@ -116,7 +140,7 @@ class Rebuilder:
         found = []
         for node in map(NodeId, stream.members):
             row = self._links.row(node, name)
-            if node not in connected or row is None or row.state != pb.REPLICA_FINISHED:
+            if node not in connected or row is None or row.state != pb.REPLICA_FINISHED or row.damage:
                 continue
             if slots_of(row) == stream.end_slot:
                 found.append(node)
@@ -129,7 +153,7 @@ class Rebuilder:
         if not lost:
             self._troubles.pop(name, None)
             return
-        if not self._sources(name, stream):
+        if not [node for node in self._sources(name, stream) if node != lost[0]]:
             self._troubles[name] = self._unavailable(name, stream)
             return
         target = self._choose(name, stream, lost[0])
@@ -143,6 +167,11 @@ class Rebuilder:
         under_way = [each.copy.node for _, each in self._ended() if each.HasField("copy")]
         if len(under_way) >= COPIES_AT_ONCE:
             return None
+        row = self._links.row(lost, name)
+        known = row is not None or self._lacks(lost, name)
+        here = known and lost in self._links.connected() and under_way.count(lost) < COPIES_PER_NODE
+        if here and row is not None and row.damage and (name, lost) not in self._avoid:
+            return lost
         free = {
             node: candidate
             for node, candidate in candidates(self._catalog, self._links).items()
@@ -152,16 +181,22 @@ class Rebuilder:
         }
         fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
         others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
-        return place_replacement(fresh or free, [other.zone for other in others if other is not None])
+        chosen = place_replacement(fresh or free, [other.zone for other in others if other is not None])
+        return lost if chosen is None and here else chosen
 
     def _unavailable(self, name: ReplicaId, stream: pb.StreamInfo) -> str:
-        if not stream.end_slot:
-            return ""
-        trimmed = self._catalog.log(name.log).trimmed
-        rest = f" (positions up to {trimmed} are trimmed)" if trimmed else ""
-        nodes = ", ".join(map(str, stream.members))
-        what = f"slots 0 to {stream.end_slot - 1} are unavailable{rest}"
-        return f"{what}: none of the nodes {nodes} is here with all of them"
+        connected = dict.fromkeys(self._links.connected())
+        rows = [self._links.row(NodeId(node), name) for node in stream.members if node in connected]
+        serving = [
+            row
+            for row in rows
+            if row is not None and row.state != pb.REPLICA_FAILED and slots_of(row) >= stream.end_slot
+        ]
+        missing = missing_ranges(stream.end_slot, serving)
+        what = describe_missing(self._catalog.log(name.log), stream, missing)
+        if what:
+            return f"{what} are unavailable: none of the nodes {', '.join(map(str, stream.members))} is here with them"
+        return "what is damaged of it is whole on another node, but none has all of it" if serving else ""
 
     async def _change(self, name: ReplicaId, change: Change) -> bool:
         """One change of the stream's record. False: it was refused, and is to be tried later."""
@@ -185,7 +220,7 @@ class Rebuilder:
             failures = 0
             while (stream := self._copied(name)) is not None and stream.copy.number >= number:
                 target, number = NodeId(stream.copy.node), stream.copy.number
-                if self._is_back(NodeId(stream.copy.replaces), name, stream.end_slot):
+                if not _in_place(stream.copy) and self._is_back(NodeId(stream.copy.replaces), name, stream.end_slot):
                     await self._give_up(name, stream.copy)
                     return
                 try:
@@ -228,8 +263,9 @@ class Rebuilder:
             return False
         further = status.contiguous > self._carried[name]
         self._carried[name] = Slot(max(status.contiguous, self._carried[name]))
+        where = "made anew" if _in_place(stream.copy) else f"copied to node {target}"
         self._troubles[name] = (
-            f"the replica of node {stream.copy.replaces} is being copied to node {target}: "
+            f"the replica of node {stream.copy.replaces} is being {where}: "
             f"{status.contiguous} of {stream.end_slot} slots"
         )
         return further
@@ -244,7 +280,7 @@ class Rebuilder:
             log_name=log.name,
             copy=copy.number,
         )
-        return pb.CopyRequest(spec=spec, end=stream.end_slot, sources=sources)
+        return pb.CopyRequest(spec=spec, end=stream.end_slot, sources=sources, in_place=_in_place(copy))
 
     async def _swap_in(self, name: ReplicaId, stream: pb.StreamInfo, status: pb.ReplicaStatus) -> None:
         """It is complete. What was trimmed while it was copied must be trimmed there before anybody reads it (I13)."""
@@ -254,7 +290,7 @@ class Rebuilder:
             replica = pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream)
             await self._links.ask(NodeId(copy.node), Method.TRIM, pb.TrimRequest(replica=replica, upto=trimmed))
             return  # asked again, it says so itself
-        if self._is_back(NodeId(copy.replaces), name, stream.end_slot):
+        if not _in_place(copy) and self._is_back(NodeId(copy.replaces), name, stream.end_slot):
             return
         if await self._change(name, lambda log, copied: _swap(log, copied, copy, status.trimmed_glsn)):
             self._orderer.replace(name.log, name.stream, NodeId(copy.replaces), NodeId(copy.node))
@@ -266,7 +302,7 @@ class Rebuilder:
         if await self._change(name, lambda log, copied: _end(copied, copy)):
             self._not_before[name] = now + PAUSE_S
             self._avoid[name, NodeId(copy.node)] = now + AVOID_S
-            await self._links.drop_copy(NodeId(copy.node), name, copy.number)
+            await self._links.drop_copy(NodeId(copy.node), name, copy.number, in_place=_in_place(copy))
         else:
             await self._clock.sleep(PAUSE_S)
 
@@ -275,8 +311,12 @@ def _find(log: pb.LogInfo, name: ReplicaId) -> pb.StreamInfo:
     return next(stream for stream in log.chain[name.segment - 1].streams if stream.id == name.stream)
 
 
+def _in_place(copy: pb.StreamCopy) -> bool:
+    return copy.node == copy.replaces
+
+
 def _begin(log: pb.LogInfo, stream: pb.StreamInfo, lost: NodeId, target: NodeId) -> None:
-    if lost not in stream.members or target in stream.members or stream.HasField("copy"):
+    if lost not in stream.members or (target in stream.members and target != lost) or stream.HasField("copy"):
         raise Conflict("the stream has other members by now")
     # the version that this very change gives the record
     stream.copy.CopyFrom(pb.StreamCopy(node=target, replaces=lost, number=log.version + 1))
@@ -288,7 +328,8 @@ def _end(stream: pb.StreamInfo, copy: pb.StreamCopy) -> None:
 
 
 def _swap(log: pb.LogInfo, stream: pb.StreamInfo, copy: pb.StreamCopy, trimmed: int) -> None:
-    if stream.copy.number != copy.number or copy.replaces not in stream.members or copy.node in stream.members:
+    moved = copy.node in stream.members and not _in_place(copy)
+    if stream.copy.number != copy.number or copy.replaces not in stream.members or moved:
         raise Conflict("the stream has other members by now")
     if log.trimmed > trimmed:
         raise Conflict("the log was trimmed meanwhile")

@@ -26,6 +26,7 @@ from varlog.core.placement import place_streams
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
+from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
@@ -59,6 +60,7 @@ class Service:
         links: NodeLinks,
         healer: Healer,
         rebuilder: Rebuilder,
+        comparer: Comparer,
         closing: asyncio.Lock,
         freshness: Freshness,
     ) -> None:
@@ -72,6 +74,7 @@ class Service:
         self._links = links
         self._healer = healer
         self._rebuilder = rebuilder
+        self._comparer = comparer
         self._closing = closing
         self._freshness = freshness
         self._operations = Operations(catalog, orderer, links, closing, config.lost_ms)
@@ -95,6 +98,7 @@ class Service:
             Method.CHECK_NODE: self._operations.check_node,
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
+            Method.SCRUB_NODE: self._operations.scrub_node,
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -328,6 +332,7 @@ class Service:
             report.contiguous = slots_of(row)
             report.state = row.state
             report.stored_bytes = row.stored_bytes
+            report.damage.extend(row.damage)
             if row.state == pb.REPLICA_FAILED and not status.trouble:
                 status.trouble = f"its replica on node {node} has failed"
             elif row.trouble and not status.trouble:
@@ -337,7 +342,8 @@ class Service:
             status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
         elif len(stream.members) < wanted and not status.trouble:
             status.trouble = f"has {len(stream.members)} of {wanted} copies"
-        status.trouble = "; ".join(filter(None, (status.trouble, self._rebuilder.trouble(replica))))
+        others = (self._rebuilder.trouble(replica), self._comparer.trouble(replica))
+        status.trouble = "; ".join(filter(None, (status.trouble, *others)))
         return status
 
 

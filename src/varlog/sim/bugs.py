@@ -34,6 +34,7 @@ from varlog.repository.rebuilder import Rebuilder
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.verify import Verification
 from varlog.transport.peer import Peer, Reply, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -356,6 +357,16 @@ def half_copy_counts() -> Iterator[None]:
         return False
 
     with _swap(Rebuilder, _advance=advance):
+        yield
+
+
+def _rots(weather: Weather) -> bool:
+    return weather.faults.cold_rot > 0
+
+
+@_bug("a scrub passes over what does not match its checksum", _rots)
+def rot_passed_over() -> Iterator[None]:
+    with _swap(Verification, _suspect=lambda self, slot, what: None):
         yield
 
 

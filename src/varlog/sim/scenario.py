@@ -21,7 +21,7 @@ from varlog.base.errors import AlreadyExists, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
-from varlog.sim.audit import audit_node, read_whole_log
+from varlog.sim.audit import audit_node, read_whole_log, sync_failures
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.drainer import Drainer
@@ -31,6 +31,7 @@ from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
+from varlog.sim.scrubbing import await_scrubbed
 from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
@@ -189,6 +190,8 @@ class Scenario:
             self.violations += await self._sealer.wait(BOUND_SECONDS)
         if self._drainer is not None:
             self.violations += await self._drainer.wait(BOUND_SECONDS)
+        if self._nemesis.rotting is not None:
+            await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
@@ -335,15 +338,20 @@ class Scenario:
             return f"{host.name} is lost for good"
         if host is self._nemesis.rotten:
             return f"a bit flipped on {host.name}"
-        if self._sync_failed(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
+        if sync_failures(host, f"{info.id}.{info.chain[-1].epoch}.{stream.id}"):
             return f"a sync of its replica on {host.name} failed"
         return ""
 
     def _readable(self, name: str) -> bool:
         """Whether every stream of a log has a member left."""
         info = self.infos[name]
-        return all(
-            any(not self._trouble(info, stream, node) for node in stream.members) for stream in info.chain[-1].streams
+        return all(self._has_source(info, stream) for stream in info.chain[-1].streams)
+
+    def _has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Whether a member is left that nothing has happened to."""
+        return any(
+            not self._trouble(info, stream, node) and self.host_of(info, node) is not self._nemesis.rotting
+            for node in stream.members
         )
 
     # ------------------------------------------------------------ rebuilding
@@ -379,7 +387,7 @@ class Scenario:
             return troubles[0]
         if stream.state != pb.STREAM_FINALIZED:
             return f"it has not ended, and {troubles[0]}"
-        if len(troubles) == len(stream.members):
+        if not self._has_source(info, stream):
             return "no member is left to copy from"
         hosts = [self.host_of(info, node) for node in stream.members]
         if sum(host not in hosts for host in self.cluster.nodes) < len(troubles):
@@ -390,9 +398,6 @@ class Scenario:
         address = next(each.address for each in info.nodes if each.node_id == node)
         hosts = [*self.cluster.nodes, self.lost] if self.lost is not None else self.cluster.nodes
         return next(host for host in hosts if f"{host.name}:{NODE_PORT}" == address)
-
-    def _sync_failed(self, host: Host, replica: str) -> bool:
-        return any(f"{replica}/" in f"{path}/" for platter in host.platters for path in platter.failed_syncs)
 
     async def _probe(self, admin: Process, log: Log, name: str, stream: int) -> None:
         """Append to one stream until it works, or the bound has passed."""

@@ -23,8 +23,11 @@ class Method(IntEnum):
     DROP = 9
     REPORT = 10
 
-    # rebuilding, served by nodes
+    # rebuilding and scrubbing, served by nodes
     COPY = 11
+    SCRUB = 12
+    FINGERPRINT = 13
+    CONDEMN = 14
 
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
@@ -47,6 +50,7 @@ class Method(IntEnum):
     CHECK_NODE = 44
     REMOVE_NODE = 45
     LEASE = 48
+    SCRUB_NODE = 56
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -61,6 +65,9 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.DROP: (pb.DropRequest, pb.Empty),
     Method.REPORT: (pb.GetReportRequest, pb.GetReportResponse),
     Method.COPY: (pb.CopyRequest, pb.ReplicaStatus),
+    Method.SCRUB: (pb.ScrubRequest, pb.ScrubStatus),
+    Method.FINGERPRINT: (pb.FingerprintRequest, pb.FingerprintReply),
+    Method.CONDEMN: (pb.CondemnRequest, pb.ReplicaStatus),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
@@ -79,6 +86,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.CHECK_NODE: (pb.CheckNodeRequest, pb.CheckNodeReply),
     Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
+    Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
 ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""

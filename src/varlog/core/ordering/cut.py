@@ -228,6 +228,14 @@ class LogOrder:
         first = bisect_right(history, start, key=lambda kept: kept[0].binding.slot_end)
         return [history[index][0] for index in range(first, len(history))]
 
+    def can_catch_up(self, stream: StreamId, start: Slot) -> bool:
+        """Whether a member that has commits up to `start` can be given all it missed."""
+        known = self._streams.get(stream)
+        if known is None or start >= known.committed:
+            return True
+        missed = self.missed(stream, start)
+        return bool(missed) and missed[0].binding.slot <= start
+
     def bound_cuts(self, limit: int) -> list[Cut]:
         """Cuts that every member has on disk: the driver deletes them, then calls `forget`."""
         return self._bound_cuts[:limit]
