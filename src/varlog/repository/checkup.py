@@ -57,12 +57,6 @@ def count_streams(catalog: Catalog) -> dict[NodeId, tuple[int, int]]:
     return counts
 
 
-def ended_on_draining(catalog: Catalog) -> list[tuple[NodeId, Held]]:
-    """Copies that have to be made elsewhere before nodes that drain are empty."""
-    draining = [number for number, node in catalog.nodes.items() if node.draining]
-    return [(node, held) for node in draining for held in held_by(catalog, node) if held.ended]
-
-
 class Checkup:
     """Answers for one cluster."""
 
@@ -127,7 +121,10 @@ class Checkup:
         if open_:
             why = f"it is a member of {_named(open_, 'open stream')}: `varlog node drain {number}` moves them"
         elif ended and not force:
-            why = f"it holds copies of {_named(ended, 'ended stream')}; --force gives them up if it is lost for good"
+            why = (
+                f"it holds copies of {_named(ended, 'ended stream')}: `varlog node drain {number}` moves them; "
+                "--force gives them up if it is lost for good"
+            )
         elif ended and connected:
             why = "it is connected: --force is for a node that is lost for good; stop it first"
         elif alone:

@@ -305,7 +305,7 @@ class Service:
             log=self._catalog.served(log),
             tail=order.high_watermark,
             kept_cuts=order.kept_cuts,
-            trouble=self._healer.trouble(LogId(log.id)),
+            trouble=self._healer.trouble(LogId(log.id)) or self._rebuilder.log_trouble(LogId(log.id)),
         )
         for segment in log.chain:
             for stream in segment.streams:

@@ -90,7 +90,11 @@ async def read_replica(found: Found, random: Random, record: Replica) -> None:
     record.durable, record.committed = log.durable, log.committed
     record.trimmed_slot, record.trimmed_glsn = log.trimmed, log.trimmed_glsn
     record.state = "finished" if log.end is not None else "sealed" if log.sealed else "open"
-    await _read_batches(log, record)
+    try:
+        await _read_batches(log, record)
+    except Corrupt as error:
+        record.state, record.trouble = "failed", repr(error)
+        return
     if record.first_slot < log.committed:
         for binding in await log.bindings(Slot(record.first_slot), log.committed):
             record.glsns += range(binding.glsn, binding.glsn_end)

@@ -349,7 +349,7 @@ def drain_forgotten() -> Iterator[None]:
 )
 def half_copy_counts() -> Iterator[None]:
     async def advance(self: Rebuilder, name: ReplicaId, stream: pb.StreamInfo) -> bool:
-        sources = [node for node in self._sources(name, stream) if node != stream.copy.replaces]
+        sources = [node for node in self._survey.sources(name, stream) if node != stream.copy.replaces]
         if sources:
             await self._links.ask(NodeId(stream.copy.node), Method.COPY, self._request(name, stream, sources))
             trimmed = self._catalog.log(name.log).trimmed

@@ -133,10 +133,13 @@ class LogOrder:
         self._release(known)
 
     def replace(self, stream: StreamId, lost: NodeId, node: NodeId) -> None:
-        """Another node has everything an ended stream holds, on disk, and is a member in the place of one."""
+        """Another node has all that an ended stream holds, on disk, and is a member in the place of one, or besides."""
         known = self._streams[stream]
         invariant(known.finalized or self._closed, "only what has ended gets other members", stream=stream)
-        known.members = tuple(node if member == lost else member for member in known.members)
+        if lost in known.members:
+            known.members = tuple(node if member == lost else member for member in known.members)
+        else:
+            known.members = (*known.members, node)
         known.tails.pop(lost, None)
         known.bound.pop(lost, None)
         known.stopped = ""  # it asked for nothing but this
