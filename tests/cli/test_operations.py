@@ -115,7 +115,7 @@ def test_a_node_is_told_to_look_for_rot(tmp_path: Path, capsys: pytest.CaptureFi
         inside = Inside(cluster.url, tmp_path, capsys)
         inside.ok("log", "create", "orders", "--replicas", "3")
         assert inside.append("orders", "alpha\nbeta\ngamma\n", "--lines")[0] == 0
-        inside.ok("log", "seal", "orders", "--yes")
+        inside.ok("log", "seal", "orders")
         wait_until(lambda: all_reported(inside), "the cluster is well")
         rows = inside.rows("node", "scrub")
         assert [(row["node"], row["found"], row["damaged"]) for row in rows] == [(1, 0, []), (2, 0, []), (3, 0, [])]

@@ -36,7 +36,7 @@ COLUMNS = [
 
 def scrub_nodes(arguments: Arguments) -> int:
     async def work(cluster: "Cluster") -> list[dict[str, Any]]:
-        known = [node for node in await cluster.nodes() if node.connected]
+        known = sorted((node for node in await cluster.nodes() if node.connected), key=lambda node: node.id)
         wanted = [arguments.node] if arguments.node else [node.id for node in known]
         begun = {node: await cluster.scrub_node(node) for node in wanted}
         if not arguments.no_wait:
