@@ -139,6 +139,9 @@ class Cluster:
     def check_node(self, node: int, *, timeout: float | None = None) -> client.NodeCheck:
         return self._run(self._cluster.check_node(node, timeout=timeout))
 
+    def scrub_node(self, node: int, *, timeout: float | None = None) -> client.NodeDescription:
+        return self._run(self._cluster.scrub_node(node, timeout=timeout))
+
     def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
         self._run(self._cluster.remove_node(node, force=force, timeout=timeout))
 

@@ -24,7 +24,7 @@ from varlog.sim.history import (
     fingerprint,
     payload_bytes,
 )
-from varlog.storage.volume import Volume
+from varlog.storage.volume import Volume, newest
 
 
 def read_log(url: str, name: str) -> FinalLog:
@@ -86,13 +86,14 @@ def read_replicas(data: Path, node: int, logs: Sequence[varlog.LogDescription]) 
         try:
             volume = await Volume.open(disk, Random(0))
             found = []
-            for replica in await volume.replicas():
+            for each in (await newest([volume]))[0]:
+                replica = each.replica
                 for log in logs:
                     if log.id == replica.log:
                         streams = {stream.id: stream for stream in log.chain[replica.segment - 1].streams}
                         record = Replica(log=log.name, segment=replica.segment, stream=replica.stream, node=node)
                         record.position = streams[replica.stream].members.index(node)
-                        await read_replica(volume, replica, Random(0), record)
+                        await read_replica(each, Random(0), record)
                         found.append(record)
             return found
         finally:

@@ -127,6 +127,12 @@ QUESTIONS: dict[Method, Message] = {
         roll=True,
         epoch=2,
     ),
+    Method.SCRUB: pb.ScrubRequest(begin=True),
+    Method.FINGERPRINT: pb.FingerprintRequest(replica=REPLICA, first=2),
+    Method.CONDEMN: pb.CondemnRequest(
+        replica=REPLICA, damage=pb.Damage(slot=8, end_slot=10, glsn=9, end_glsn=11), why="it differs"
+    ),
+    Method.SCRUB_NODE: pb.ScrubNodeRequest(node_id=3),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -180,6 +186,10 @@ ANSWERS: dict[Method, Message] = {
     Method.REMOVE_NODE: pb.Empty(),
     Method.LEASE: pb.LeaseReply(lease_ms=3000),
     Method.RECONFIGURE_LOG: LOG,
+    Method.SCRUB: pb.ScrubStatus(running=True, done_bytes=3, total_bytes=9, passes=2, ended_us=7, found=1, repaired=1),
+    Method.FINGERPRINT: pb.FingerprintReply(first=2, crcs=[7, 8], next=4, read_us=9),
+    Method.CONDEMN: STATUS,
+    Method.SCRUB_NODE: pb.NodeInfo(id=3, scrub=pb.ScrubStatus(passes=2)),
 }
 
 FRAMES: dict[str, Frame] = {

@@ -98,8 +98,8 @@ async def read(cluster: Servers, node: int, slot: int) -> list[bytes]:
     return payloads([part async for part in peer.stream(Method.READ, request, timeout=TIMEOUT_S)])
 
 
-def folder(cluster: Servers, node: int) -> Path:
-    return cluster.folder / f"node{node}" / "replicas" / "99.1.1"
+def folder(cluster: Servers, node: int, copy: int = 0) -> Path:
+    return cluster.folder / f"node{node}" / "replicas" / (f"99.1.1.{copy}" if copy else "99.1.1")
 
 
 def flip(path: Path, content: bytes) -> None:
@@ -214,7 +214,7 @@ def test_without_a_source_it_fails_once_and_leaves_nothing(tmp_path: Path) -> No
             assert (await ask(cluster)).state == pb.REPLICA_COPYING
             with pytest.raises(Unavailable, match="no source"):
                 await until(cluster, finished)
-            assert not folder(cluster, TARGET).exists()
+            assert not folder(cluster, TARGET, 1).exists()
             await make_source(await cluster.to_node(2))
             await until(cluster, finished)
 
@@ -235,9 +235,9 @@ def test_a_node_that_starts_again_has_nothing_of_a_half_copy(tmp_path: Path) -> 
             with pytest.raises(AlreadyExists):
                 await peer.call(Method.OPEN, pb.OpenRequest(spec=spec()), timeout=TIMEOUT_S)
             await cluster.stop_node(TARGET)
-            assert (folder(cluster, TARGET) / "copying").exists()
+            assert (folder(cluster, TARGET, 1) / "copying").exists()
             await cluster.start_node(TARGET)
-            assert not folder(cluster, TARGET).exists()
+            assert not folder(cluster, TARGET, 1).exists()
             with pytest.raises(NotFound):
                 await read(cluster, TARGET, 0)
             await until(cluster, finished)
@@ -278,13 +278,14 @@ def test_a_copy_under_way_can_be_dropped_and_a_later_one_takes_its_place(tmp_pat
             await cluster.stop_node(TARGET)
             await cluster.start_node(TARGET, copy_bytes_per_s=SLOW)
             peer = await cluster.to_node(TARGET)
-            await until(cluster, lambda _: folder(cluster, TARGET).exists(), copy=2)
+            await until(cluster, lambda _: folder(cluster, TARGET, 2).exists(), copy=2)
             await ask(cluster, copy=3)
             with pytest.raises(AlreadyExists):
                 await ask(cluster, copy=2)
-            await until(cluster, lambda _: folder(cluster, TARGET).exists(), copy=3)
+            await until(cluster, lambda _: folder(cluster, TARGET, 3).exists(), copy=3)
+            assert not folder(cluster, TARGET, 2).exists()
             await peer.call(Method.DROP, pb.DropRequest(replica=NAME, before=4), timeout=TIMEOUT_S)
-            assert not folder(cluster, TARGET).exists()
+            assert not folder(cluster, TARGET, 3).exists()
             with pytest.raises(InvalidArgument):
                 await ask(cluster, copy=0)
 

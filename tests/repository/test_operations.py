@@ -10,7 +10,6 @@ from tests.servers import Servers, run, servers
 
 import varlog
 from varlog.base.errors import Conflict, NotFound, Unavailable, WrongCluster
-from varlog.repository.checkup import ended_on_draining
 from varlog.repository.opening import has_no_room
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -128,16 +127,43 @@ def test_with_too_few_nodes_nothing_moves_until_one_comes(tmp_path: Path) -> Non
     run(story())
 
 
-def test_what_has_ended_on_nodes_that_drain_is_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_drained_node_is_left_by_what_has_ended_too(tmp_path: Path, replicas: int) -> None:
     async def story() -> None:
-        async with connected(tmp_path, 3) as (made, cluster):
-            await cluster.create_log("a", replicas=2, streams=3)
+        async with connected(tmp_path, 3) as (_, cluster):
+            log = await cluster.create_log("a", replicas=replicas, streams=3)
+            for stream in (1, 2, 3):
+                await log.append(b"%d" % stream, stream=stream)
             await cluster.drain_node(1)
-            check = await drained(cluster, 1)
+            while (await cluster.check_node(1)).streams:
+                assert (await log.append(b"more")).glsn > 3, "appends go on"
+                assert all(not stream.trouble for log in (await cluster.status()).logs for stream in log.streams)
+                await asyncio.sleep(0.02)
+            assert all(len(stream.members) == replicas for stream in await streams_of(cluster, "a"))
+            assert [(await log.read(glsn)).payload for glsn in (1, 2, 3)] == [b"1", b"2", b"3"]
+            await cluster.remove_node(1)
+            assert [(await log.read(glsn)).payload for glsn in (1, 2, 3)] == [b"1", b"2", b"3"]
+
+    run(story())
+
+
+def test_a_drain_that_is_taken_back_gives_up_the_copies_under_way(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connected(tmp_path, 2) as (made, cluster):
+            log = await cluster.create_log("a", replicas=2)
+            for _ in range(100):
+                await log.append(bytes(5000))
+            await log.seal()
+            await made.start_node(3, copy_bytes_per_s=1 << 16)
+            await cluster.drain_node(1)
             assert made.repository is not None
-            listed = ended_on_draining(made.repository.catalog)
-            assert {node for node, _ in listed} == {1}
-            assert [held.stream.id for _, held in listed] == [stream.stream for stream in check.streams]
+            record = made.repository.catalog.log_named
+            while not record("a").chain[0].streams[0].HasField("copy"):
+                await asyncio.sleep(0.02)
+            await cluster.drain_node(1, undo=True)
+            while record("a").chain[0].streams[0].HasField("copy"):
+                await asyncio.sleep(0.02)
+            assert sorted(record("a").chain[0].streams[0].members) == [1, 2]
 
     run(story())
 
@@ -210,23 +236,42 @@ def test_a_node_stays_while_anything_hangs_on_it(tmp_path: Path) -> None:
             for force in (False, True):
                 with pytest.raises(Conflict, match=rf"member of 1 open stream \(a/1\): `varlog node drain {member}`"):
                     await cluster.remove_node(member, force=force)
-            await cluster.drain_node(member)
-            await drained(cluster, member)
-            with pytest.raises(Conflict, match=r"it holds copies of 1 ended stream \(a/1\); --force"):
-                await cluster.remove_node(member)
-            with pytest.raises(Conflict, match="it is connected"):
-                await cluster.remove_node(member, force=True)
             assert member in [node.id for node in await cluster.nodes()]
             await made.stop_node(member)
+            await drained(cluster, member)
+            with pytest.raises(Conflict, match=r"it holds copies of 1 ended stream \(a/1\): .*; --force"):
+                await cluster.remove_node(member)
             await cluster.remove_node(member, force=True)
+            while len((await streams_of(cluster, "a"))[0].members) < 3:
+                await asyncio.sleep(0.02)  # another node gets a copy in its place
             old, new = await streams_of(cluster, "a")
-            assert len(old.members) == 2
             assert member not in (*old.members, *new.members)
             assert (await log.read(1)).payload == b"x"
             assert (await log.append(b"y")).glsn == 2
             await log.trim(1)  # nobody waits for the one that is gone
             while (await cluster.status()).logs[0].kept_cuts:
                 await asyncio.sleep(0.05)
+            while any(stream.trouble for stream in (await cluster.status()).logs[0].streams):
+                await asyncio.sleep(0.05)
+
+    run(story())
+
+
+def test_what_cannot_leave_a_node_keeps_it_and_says_why(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connected(tmp_path, 3) as (_, cluster):
+            log = await cluster.create_log("a", replicas=3)
+            await log.append(b"x")
+            await log.seal()
+            await cluster.drain_node(1)
+            while not (told := await log_trouble(cluster)):
+                await asyncio.sleep(0.02)
+            assert told == "copies of ended streams cannot leave a node that drains: no other node can take them"
+            with pytest.raises(Conflict, match="it is connected"):
+                await cluster.remove_node(1, force=True)
+            await cluster.drain_node(1, undo=True)
+            while await log_trouble(cluster):
+                await asyncio.sleep(0.02)
 
     run(story())
 

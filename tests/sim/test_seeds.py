@@ -26,6 +26,8 @@ ONCE_FAILED: dict[int, str] = {
     194: "a replica was not rebuilt because the only node left for it drained (I14)",
     1229: "a time was looked for without a stream that had just come (find)",
     1545: "a node whose connection broke while it registered got two ids, and was locked out (I14)",
+    14: "a copy was begun into the folder of one that was complete and could not be opened (I14)",
+    144: "rot in what a copy begins with was not looked for (I1)",
     2076: "a producer's batches were overtaken on another stream (lanes)",
 }
 

@@ -52,6 +52,15 @@ def node_row(node: NodeDescription) -> dict[str, Any]:
         "volumes": [volume.path for volume in node.volumes],
         "last_seen": node.last_seen,
         "troubles": list(node.troubles),
+        "scrub": {
+            "running": node.scrub.running,
+            "done_bytes": node.scrub.done_bytes,
+            "total_bytes": node.scrub.total_bytes,
+            "passes": node.scrub.passes,
+            "ended": node.scrub.ended,
+            "found": node.scrub.found,
+            "repaired": node.scrub.repaired,
+        },
     }
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from varlog.cli import operate
+from varlog.cli import operate, scrub
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, positive, split_addresses, with_cluster
 from varlog.cli.output import Printer
 
@@ -29,10 +29,17 @@ def register(commands: Commands, summary: str) -> None:
     start.add_argument("--id", type=positive, metavar="N", help="the id to have, else the repository gives one")
     start.add_argument("--zone", help="failure zone; replicas are spread over zones")
     start.add_argument("--file-bytes", type=positive, metavar="N", help="size of a segment file")
+    start.add_argument(
+        "--scrub-every", type=float, metavar="S", help="seconds between two looks for rot at everything; 0: never"
+    )
+    start.add_argument(
+        "--scrub-rate", type=positive, metavar="BYTES", help="most bytes a second that it reads for that"
+    )
     start.add_argument("--config", metavar="FILE", help="a TOML file with a table [node]")
     start.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     add_command(family, "ls", list_nodes, "list the storage nodes of the cluster")
     operate.register(family)
+    scrub.register(family)
 
 
 def start_node(arguments: Arguments) -> None:
@@ -48,6 +55,8 @@ def start_node(arguments: Arguments) -> None:
         "node_id": arguments.id,
         "zone": arguments.zone,
         "file_bytes": arguments.file_bytes,
+        "scrub_every_s": arguments.scrub_every,
+        "scrub_bytes_per_s": arguments.scrub_rate,
     }
     settings, folders = config.load(NodeConfig, "node", flags, file=arguments.config)
     run(_serve(settings, folders, arguments.until_eof), switch_interval=SWITCH_INTERVAL_S)

@@ -21,7 +21,7 @@ def register(family: Commands) -> None:
     add = add_command(family, "add", add_node, "tell how another storage node joins this cluster")
     add.add_argument("--zone", default="", help="failure zone of the new node")
     add.add_argument("--data", default="DIR", metavar="DIR", help="its folder for data")
-    drain = add_command(family, "drain", drain_node, "move everything that is open off a node; appends go on")
+    drain = add_command(family, "drain", drain_node, "move everything off a node; appends go on")
     drain.add_argument("node", type=positive, metavar="N")
     drain.add_argument("--undo", action="store_true", help="let it be used again")
     drain.add_argument("--no-wait", action="store_true", help="only begin it")
@@ -76,27 +76,33 @@ async def _wait_drained(cluster: "Cluster", node: int) -> "NodeCheck":
     from varlog.cli.progress import Progress
 
     check = await cluster.check_node(node)
-    total = left = check.node.open_streams
+    total = left = _left(check)
     moved_at = time.monotonic()
     with Progress("streams", total, note="leave the node") as progress:
-        while not check.drained:
+        while check.streams:
             await asyncio.sleep(LOOK_EVERY_S)
             check = await cluster.check_node(node)
-            if check.node.open_streams != left:
-                progress.advance(max(0, left - check.node.open_streams))
-                left, moved_at = check.node.open_streams, time.monotonic()
+            if _left(check) != left:
+                progress.advance(max(0, left - _left(check)))
+                left, moved_at = _left(check), time.monotonic()
             elif time.monotonic() - moved_at > STUCK_S:
                 await _give_up_if_stuck(cluster, check)
     return check
 
 
+def _left(check: "NodeCheck") -> int:
+    """A stream that moves ends, and then its copy moves: two steps."""
+    return 2 * check.node.open_streams + check.node.ended_streams
+
+
 async def _give_up_if_stuck(cluster: "Cluster", check: "NodeCheck") -> None:
-    logs = {stream.log for stream in check.streams if stream.open}
+    logs = {stream.log for stream in check.streams}
     for status in (await cluster.status()).logs:
         if status.log.name in logs and status.trouble:
             raise VarlogError(
-                f"node {check.node.id} goes on draining, but {_streams(check.node.open_streams, 'open')} cannot leave "
-                f"it yet; log {status.log.name}: {status.trouble}; add a node, or take it back with --undo"
+                f"node {check.node.id} goes on draining, but {_streams(check.node.open_streams, 'open')} and "
+                f"{_streams(check.node.ended_streams, 'ended')} cannot leave it yet; "
+                f"log {status.log.name}: {status.trouble}; add a node, or take it back with --undo"
             )
 
 
@@ -114,13 +120,11 @@ def _drain_text(check: "NodeCheck") -> str:
     node = check.node
     if not node.draining:
         return f"node {node.id} does not drain any more: it may get new streams"
-    if node.open_streams:
-        return f"node {node.id} drains: {_streams(node.open_streams, 'open')} to move; `varlog node ls` shows the rest"
+    if not check.streams:
+        return f"node {node.id} is drained: nothing is left on it; it can be stopped, and removed"
     held = sum(stream.stored_bytes for stream in check.streams)
-    rest = f"it still holds copies of {_streams(node.ended_streams, 'ended')}, {size(held)}"
-    return (
-        f"node {node.id} is drained: it is a member of no open stream; {rest if node.ended_streams else 'it is empty'}"
-    )
+    rest = f"{_streams(node.open_streams, 'open')} and copies of {_streams(node.ended_streams, 'ended')}, {size(held)}"
+    return f"node {node.id} drains: {rest}, to move; `varlog node ls` shows how many are left"
 
 
 def _streams(number: int, kind: str) -> str:

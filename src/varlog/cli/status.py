@@ -74,6 +74,9 @@ def _notices(status: "ClusterStatus", nodes: list[dict[str, Any]]) -> list[str]:
         if node["draining"]:
             left = f"{node['open_streams']:,} open streams to move, {node['ended_streams']:,} ended ones on it"
             lines.append(f"node {node['id']}: drains; {left}")
+        if node["scrub"]["repaired"]:
+            repaired = f"{node['scrub']['repaired']:,} damaged replicas were made anew from their peers"
+            lines.append(f"node {node['id']}: since its start {repaired}; look at its disks")
     for log in status.logs:
         lines += [f"log {log.log.name}: {line}" for line in too_few_zones(log, status, avoidable=True)]
     return lines

@@ -175,6 +175,11 @@ class Cluster:
         )
         return describe_check(cast(pb.CheckNodeReply, answer))
 
+    async def scrub_node(self, node: int, *, timeout: float | None = None) -> NodeDescription:
+        """Have a node read all its files now, and look for rot; `nodes` tells how far it is."""
+        request = pb.ScrubNodeRequest(node_id=check_count(node, "a node id"))
+        return describe_node(cast(pb.NodeInfo, await self._ask(Method.SCRUB_NODE, request, timeout)))
+
     async def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
         """Remove a node for good; `Conflict` says why it has to stay.
 

@@ -70,6 +70,34 @@ class VolumeDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ScrubDescription:
+    """How far a node is with reading its own files, to look for rot. Counts are since its start."""
+
+    running: bool
+    done_bytes: int
+    """Of the present or last pass."""
+    total_bytes: int
+    passes: int
+    """Complete ones."""
+    ended: datetime | None
+    """When the last one ended."""
+    found: int
+    """Damaged replicas, by whoever read them,"""
+    repaired: int
+    """and how many of them are made anew from their peers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Slots `[slot, end)` of a replica that do not match their checksums; their positions lie in `[start, stop)`."""
+
+    slot: int
+    end: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDescription:
     """A storage node."""
 
@@ -88,6 +116,7 @@ class NodeDescription:
     """Of so many it is a member,"""
     ended_streams: int
     """and of so many that have ended it holds a copy."""
+    scrub: ScrubDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +128,8 @@ class ReplicaStatus:
     contiguous: int
     state: str
     stored_bytes: int
+    damage: tuple[DamagedRange, ...] = ()
+    """It goes on serving what is whole, and is to be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +272,19 @@ def describe_node(info: pb.NodeInfo) -> NodeDescription:
         draining=info.draining,
         open_streams=info.open_streams,
         ended_streams=info.ended_streams,
+        scrub=_scrub(info.scrub),
+    )
+
+
+def _scrub(status: pb.ScrubStatus) -> ScrubDescription:
+    return ScrubDescription(
+        running=status.running,
+        done_bytes=status.done_bytes,
+        total_bytes=status.total_bytes,
+        passes=status.passes,
+        ended=time_of(status.ended_us) if status.ended_us else None,
+        found=status.found,
+        repaired=status.repaired,
     )
 
 
@@ -301,6 +345,7 @@ def _stream_status(status: pb.StreamStatus) -> StreamStatus:
                 contiguous=each.contiguous,
                 state=_REPLICA_STATES.get(each.state, "unknown"),
                 stored_bytes=each.stored_bytes,
+                damage=tuple(DamagedRange(one.slot, one.end_slot, one.glsn, one.end_glsn) for one in each.damage),
             )
             for each in status.replicas
         ),

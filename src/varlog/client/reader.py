@@ -187,8 +187,8 @@ class StreamReader:
         except Corrupt as error:
             error.replica = f"{self.route.log}.{self.route.segment}.{self.route.id} on node {node}"
             raise
+        self._refusals = 0  # others may have nothing new, and yet be well
         if batches:
-            self._refusals = 0
             self._handed_on = Glsn(batches[-1].glsn + len(batches[-1].batch))
             self._sink.feed(self.route.id, batches)
 

@@ -24,6 +24,12 @@ class NodeConfig:
     copy_bytes_per_s: int = 256 << 20
     """Most bytes a second that all copies being made on this node take together."""
 
+    scrub_bytes_per_s: int = 8 << 20
+    """Most bytes a second that are read to look for rot."""
+
+    scrub_every_s: float = 86_400.0
+    """From the beginning of one look at everything to that of the next; 0: only when asked to."""
+
     def __post_init__(self) -> None:
         if not self.repositories:
             raise InvalidArgument("a storage node needs the address of a repository: --repository host:port")
@@ -33,5 +39,9 @@ class NodeConfig:
             raise InvalidArgument(f"a node id is a positive number, not {self.node_id}")
         if self.copy_bytes_per_s < 1 << 16:
             raise InvalidArgument(f"copy_bytes_per_s must be at least 64 KiB, not {self.copy_bytes_per_s}")
+        if self.scrub_bytes_per_s < 1 << 16:
+            raise InvalidArgument(f"scrub_bytes_per_s must be at least 64 KiB, not {self.scrub_bytes_per_s}")
+        if not 0 <= self.scrub_every_s < 1e9:
+            raise InvalidArgument(f"scrub_every_s must be a number of seconds, or 0 for never: {self.scrub_every_s}")
         if not 1 << 16 <= self.file_bytes <= 1 << 34:
             raise InvalidArgument(f"file_bytes must be between 64 KiB and 16 GiB, not {self.file_bytes}")

@@ -121,7 +121,7 @@ class Copy:
     async def discard(self) -> None:
         """Close and remove what there is."""
         await self.close()
-        await self._volume.drop(self._replica)
+        await self._volume.drop_copy(self._replica, self.spec.copy)
 
     async def _copy_from(self, source: NodeId) -> ReplicaLog:
         try:
@@ -205,7 +205,7 @@ class Copy:
         try:
             self._log = await ReplicaLog.create_copy(
                 self._volume.disk,
-                self._volume.folder(self._replica),
+                self._volume.folder(self._replica, self.spec.copy),
                 self._replica,
                 self.spec.SerializeToString(deterministic=True),
                 beginning,

@@ -60,6 +60,10 @@ class Replica:
         """Its volume had no room for what came last."""
         self.leads: pb.Leads = pb.LEADS_NOT
         """Whether this node leads the stream, under `leader`."""
+        self.read_us = 0
+        """When all of it was last read from its disk, and found whole; 0: not yet."""
+        self.fingerprint: tuple[int, list[int]] | None = None
+        """As of then, if it had ended: its first stretch of slots, and a crc for each."""
         self.writer = 0
         """The newest life of the primary that stores came from; nothing is taken from an older one."""
         self.on_commit: list[Callable[[Binding], None]] = []

@@ -18,8 +18,9 @@ from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
 from varlog.runtime.scope import Scope
+from varlog.storage.folders import drop_folder
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.volume import Volume
+from varlog.storage.volume import Volume, newest
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -34,8 +35,9 @@ class Replicas:
         connect: Connect,
         changed: Callable[[Replica], None],
         pace: Pace,
+        tell: Callable[[str], None],
     ) -> None:
-        """`pace` is that of all copies."""
+        """`pace` is that of all copies. `tell` gets lines for people."""
         self._world = world
         self._volumes = volumes
         self._file_bytes = file_bytes
@@ -48,12 +50,19 @@ class Replicas:
         self._settling: dict[ReplicaId, asyncio.Lock] = {}
         self._failed: dict[ReplicaId, VarlogError] = {}
         """Replicas whose files could not be opened, and why."""
+        self._failed_copies: dict[ReplicaId, int] = {}
+        """The numbers of the copies that had made them."""
         self._suspended = ""
         """Why no primary takes appends; empty when they do."""
         self._copies: dict[ReplicaId, Copy] = {}
         """Replicas in the making: they are none yet."""
         self._copying = Scope()
         self._pace = pace
+        self._tell = tell
+        self.on_damage: Callable[[Replica], None] = lambda replica: None
+        """Called when whoever reads a replica meets damage."""
+        self.repaired = 0
+        """Replicas that were damaged here, and are whole again since the start."""
         self._changing = asyncio.Lock()
         """Creating and dropping are rare and must not overlap."""
 
@@ -63,6 +72,11 @@ class Replicas:
     @property
     def failed(self) -> dict[ReplicaId, VarlogError]:
         return self._failed
+
+    def tell_changed(self, replica: Replica) -> None:
+        """There is something to report of it, if it is still the one that is here."""
+        if self.get(replica.id) is replica:
+            self._changed(replica)
 
     def get(self, replica: ReplicaId) -> Replica | None:
         return self._open.get((replica.log, replica.segment, replica.stream))
@@ -100,16 +114,19 @@ class Replicas:
 
     async def open_all(self) -> None:
         """At the start of the node. One bad replica does not keep the others from serving."""
-        for volume in self._volumes:
-            for replica in await volume.replicas():
-                try:
-                    log = await ReplicaLog.open(
-                        volume.disk, volume.folder(replica), random=self._world.random, file_bytes=self._file_bytes
-                    )
-                except (Corrupt, ReplicaFailed) as error:
-                    self._failed[replica] = error
-                else:
-                    self._add(log)
+        found, replaced = await newest(self._volumes)
+        for each in replaced:
+            await drop_folder(each.volume.disk, each.folder)
+        for each in found:
+            try:
+                log = await ReplicaLog.open(
+                    each.volume.disk, each.folder, random=self._world.random, file_bytes=self._file_bytes
+                )
+            except (Corrupt, ReplicaFailed) as error:
+                self._failed[each.replica] = error
+                self._failed_copies[each.replica] = each.copy
+            else:
+                self._add(log)
 
     async def create(self, spec: pb.ReplicaSpec) -> Replica:
         """OPEN: make a replica, or find the same one made before."""
@@ -149,6 +166,7 @@ class Replicas:
         spec.ParseFromString(log.spec)
         scope = self._scopes[log.replica] = Scope()
         replica = Replica(log, spec, self._world.clock, scope, self._changed)
+        log.on_damage = lambda: self.on_damage(replica)
         self._open[(log.replica.log, log.replica.segment, log.replica.stream)] = replica
         self._take_role(replica, scope, new=new)
         return replica
@@ -222,9 +240,10 @@ class Replicas:
         replica = ReplicaId(LogId(spec.replica.log), Epoch(spec.replica.segment), StreamId(spec.replica.stream))
         async with self._changing:
             known = self.get(replica)
-            if known is not None:
+            if known is not None and (known.spec.copy >= spec.copy or not request.in_place):
                 return _status_of_copy(known, spec)
-            self._refuse_failed(replica)
+            if not request.in_place or self._failed_copies.get(replica, -1) >= spec.copy:
+                self._refuse_failed(replica)
             copy = self._copies.get(replica)
             if copy is not None and copy.spec.copy > spec.copy:
                 raise AlreadyExists(f"replica {replica} is being copied under a later number")
@@ -258,10 +277,37 @@ class Replicas:
             async with self._changing:
                 await log.complete()
                 del self._copies[replica]
+                repaired = await self._retire(replica)
                 self._changed(self._add(log))
+                await self._sweep(replica, log)
         except VarlogError as error:
             copy.error = error  # for who asks next
             await self._discard(copy)
+        else:
+            self.repaired += repaired
+
+    async def _retire(self, replica: ReplicaId) -> bool:
+        """Forget the replica that a copy takes the place of; whether there was one."""
+        known = self.get(replica)
+        failed = self._failed.pop(replica, None)
+        self._failed_copies.pop(replica, None)
+        primary = self._primaries.pop(replica, None)
+        self._leaders.pop(replica, None)
+        self._settling.pop(replica, None)
+        if primary is not None:
+            primary.dropped()
+        self._open.pop((replica.log, replica.segment, replica.stream), None)
+        if known is not None:
+            await self._close(known)
+        return known is not None or failed is not None
+
+    async def _sweep(self, replica: ReplicaId, log: ReplicaLog) -> None:
+        """Give back the space of what a complete copy has replaced. What stays is removed when the node starts."""
+        try:
+            for volume in self._volumes:
+                await volume.drop(replica, keep=log.folder)
+        except VarlogError as error:
+            self._tell(f"what was left of {replica} beside its copy could not be removed: {error.message}")
 
     async def _discard(self, copy: Copy) -> None:
         try:
@@ -280,28 +326,20 @@ class Replicas:
 
     # ------------------------------------------------------------ dropping and closing
 
-    async def drop(self, replica: ReplicaId, before: int = 0) -> None:
+    async def drop(self, replica: ReplicaId, before: int = 0, *, copy_only: bool = False) -> None:
         """DROP: forget a replica and give its space back. One that is not there is gone already.
 
         With `before` not one that was made by a copy of this number or a later one: the word to drop what was
         there earlier may come late, or twice.
         """
         async with self._changing:
-            known = self.get(replica)
-            there = known or self._copies.get(replica)
-            if before and there is not None and there.spec.copy >= before:
-                return
-            if replica in self._copies:
+            known, copy = self.get(replica), self._copies.get(replica)
+            if copy is not None and not (before and copy.spec.copy >= before):
                 await self._give_up(replica)
-            self._failed.pop(replica, None)
-            primary = self._primaries.pop(replica, None)
-            self._leaders.pop(replica, None)
-            self._settling.pop(replica, None)
-            if primary is not None:
-                primary.dropped()
-            self._open.pop((replica.log, replica.segment, replica.stream), None)
-            if known is not None:
-                await self._close(known)
+                copy = None
+            if copy_only or copy is not None or (known is not None and before and known.spec.copy >= before):
+                return
+            await self._retire(replica)
             for volume in self._volumes:
                 await volume.drop(replica)
 

@@ -13,9 +13,11 @@ from varlog.node.link import RepositoryLink
 from varlog.node.pace import Pace
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
+from varlog.node.scrubber import Scrubber
 from varlog.node.verbs import Verbs
 from varlog.ports import Disk, World
 from varlog.runtime.scope import Scope
+from varlog.storage.damage import describe
 from varlog.storage.volume import Volume
 from varlog.transport.peer import Peer, Server, serve
 from varlog.transport.pool import PeerPool
@@ -49,7 +51,10 @@ class StorageNode:
         self._directory = pb.NodeDirectory()
         self._pool = PeerPool(world)
         pace = Pace(world.clock, config.copy_bytes_per_s)
-        self._replicas = Replicas(world, self._volumes, config.file_bytes, self._connect, self._changed, pace)
+        self._replicas = Replicas(world, self._volumes, config.file_bytes, self._connect, self._changed, pace, tell)
+        scrub_pace = Pace(world.clock, config.scrub_bytes_per_s)
+        self._scrubber = Scrubber(world, self._replicas, scrub_pace, config.scrub_every_s, tell)
+        self._replicas.on_damage = self._scrubber.suspect
         self._server: Server | None = None
         self._link: RepositoryLink | None = None
 
@@ -64,9 +69,10 @@ class StorageNode:
             await volume.begin_boot()
         await self._replicas.open_all()
         await self._ask_spaces()
-        handlers = Verbs(self._replicas, self._report, self._learn_directory).handlers()
+        handlers = Verbs(self._replicas, self._scrubber, self._report, self._learn_directory).handlers()
         self._server = await serve(self._world, self._config.listen, handlers)
         self._scope.spawn(self._keep_house(), name="housekeeping")
+        self._scope.spawn(self._scrubber.run(), name="scrub")
         self._link = RepositoryLink(
             self._world,
             self._config.repositories,
@@ -110,6 +116,7 @@ class StorageNode:
         if self._server is not None:
             await self._server.close()
         await self._scope.close()
+        await self._scrubber.close()
         await self._replicas.close()
         self._pool.close()
         for disk in self._disks:
@@ -168,6 +175,7 @@ class StorageNode:
             complete=replicas is None,
             volumes=self._volume_list() if replicas is None else (),
             directory_version=self._directory.version,
+            scrub=self._scrubber.status() if replicas is None else None,
         )
         for replica in self._replicas.all() if replicas is None else replicas:
             _add_row(report, replica)
@@ -228,5 +236,15 @@ def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
         stored_bytes=log.stored_bytes,
         missed_commits=replica.missed_commits,
         leads=replica.leads,
-        trouble=replica.trouble or (VOLUME_FULL if replica.full and not facts.sealed else ""),
+        trouble=replica.trouble or _ailment(replica),
+        damage=[
+            pb.Damage(slot=each.slot, end_slot=each.end, glsn=each.glsn, end_glsn=each.glsn_end) for each in log.damage
+        ],
+        read_us=replica.read_us,
     )
+
+
+def _ailment(replica: Replica) -> str:
+    if replica.log.damage:
+        return f"it is damaged: {describe(replica.log.damage)}"
+    return VOLUME_FULL if replica.full and not replica.log.sealed else ""

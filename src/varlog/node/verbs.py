@@ -9,6 +9,8 @@ from varlog.base.ranges import Binding
 from varlog.node.reads import serve_read
 from varlog.node.replica import Batches, Replica
 from varlog.node.replicas import Replicas
+from varlog.node.scrubber import Scrubber
+from varlog.storage.damage import Damage
 from varlog.transport.peer import Handlers, Request
 from varlog.wire.batch import check_batches
 from varlog.wire.methods import Method
@@ -21,10 +23,12 @@ class Verbs:
     def __init__(
         self,
         replicas: Replicas,
+        scrubber: Scrubber,
         report: Callable[[], pb.GetReportResponse],
         directory: Callable[[pb.NodeDirectory], None],
     ) -> None:
         self._replicas = replicas
+        self._scrubber = scrubber
         self._report = report
         self._directory = directory
 
@@ -41,6 +45,9 @@ class Verbs:
             Method.DROP: self.drop,
             Method.REPORT: self.report,
             Method.COPY: self.copy,
+            Method.SCRUB: self.scrub,
+            Method.FINGERPRINT: self.fingerprint,
+            Method.CONDEMN: self.condemn,
             Method.APPEND: self.append,
             Method.PRODUCER: self.producer,
             Method.DIRECTORY: self.directory,
@@ -191,7 +198,7 @@ class Verbs:
         assert isinstance(message, pb.DropRequest)
         named = message.replica
         replica = ReplicaId(LogId(named.log), Epoch(named.segment), StreamId(named.stream))
-        await self._replicas.drop(replica, message.before)
+        await self._replicas.drop(replica, message.before, copy_only=message.copy)
         request.reply(pb.Empty())
 
     async def copy(self, request: Request) -> None:
@@ -200,6 +207,29 @@ class Verbs:
         if not message.spec.copy or not message.sources:
             raise InvalidArgument("a copy has a number and sources")
         request.reply(await self._replicas.copy(message))
+
+    # ------------------------------------------------------------ scrub
+
+    def scrub(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.ScrubRequest)
+        if message.begin:
+            self._scrubber.begin()
+        request.reply(self._scrubber.status())
+
+    def fingerprint(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.FingerprintRequest)
+        request.reply(self._scrubber.fingerprint(self._find(message.replica), message.first))
+
+    async def condemn(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.CondemnRequest)
+        replica, found = self._find(message.replica), message.damage
+        if not replica.log.damage:
+            damage = Damage(found.slot, found.end_slot, found.glsn, found.end_glsn, message.why)
+            await self._scrubber.condemn(replica, [damage])
+        request.reply(replica.status())
 
     def report(self, request: Request) -> None:
         request.reply(self._report())

@@ -11,7 +11,7 @@ from varlog.base.errors import Conflict, Unavailable
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.placement import Candidate, place_streams
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.wire.proto import varlog_pb2 as pb
@@ -57,12 +57,6 @@ def count_streams(catalog: Catalog) -> dict[NodeId, tuple[int, int]]:
     return counts
 
 
-def ended_on_draining(catalog: Catalog) -> list[tuple[NodeId, Held]]:
-    """Copies that have to be made elsewhere before nodes that drain are empty."""
-    draining = [number for number, node in catalog.nodes.items() if node.draining]
-    return [(node, held) for node in draining for held in held_by(catalog, node) if held.ended]
-
-
 class Checkup:
     """Answers for one cluster."""
 
@@ -104,7 +98,7 @@ class Checkup:
 
     def _is_complete(self, held: Held, node: NodeId) -> bool:
         row = self._links.row(node, held.replica())
-        if row is None or row.state == pb.REPLICA_FAILED:
+        if row is None or is_hurt(row):
             return False
         return row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length >= self._end(held)
 
@@ -127,7 +121,10 @@ class Checkup:
         if open_:
             why = f"it is a member of {_named(open_, 'open stream')}: `varlog node drain {number}` moves them"
         elif ended and not force:
-            why = f"it holds copies of {_named(ended, 'ended stream')}; --force gives them up if it is lost for good"
+            why = (
+                f"it holds copies of {_named(ended, 'ended stream')}: `varlog node drain {number}` moves them; "
+                "--force gives them up if it is lost for good"
+            )
         elif ended and connected:
             why = "it is connected: --force is for a node that is lost for good; stop it first"
         elif alone:

@@ -17,11 +17,11 @@ import asyncio
 from collections.abc import Iterable
 
 from varlog.base.errors import Conflict, NoSpace, VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.repository.reconfigure import Reconfigurer, settings_of, staying
@@ -167,7 +167,10 @@ class Healer:
         row = self._links.row(node, replica)
         if row is None:
             return False
-        return row.state in (pb.REPLICA_FAILED, pb.REPLICA_SEALED) or row.leads == pb.LEADS_NO_MORE
+        if is_hurt(row) or row.state == pb.REPLICA_SEALED or row.leads == pb.LEADS_NO_MORE:
+            return True
+        committed = Slot(row.uncommitted_llsn_offset - 1)
+        return not self._orderer.order(replica.log).can_catch_up(replica.stream, committed)
 
     def _wanted(self, log: pb.LogInfo, ending: Iterable[StreamId]) -> int:
         """How many new streams make the log whole again."""

@@ -43,6 +43,10 @@ class NodeLink:
         """The newest report of each replica."""
         self.volumes: list[pb.Volume] = []
         """As last reported; empty before that."""
+        self.scrub = pb.ScrubStatus()
+        """As last reported."""
+        self.listed: dict[ReplicaId, None] | None = None
+        """What its last complete report named; None before that."""
         self.sent_at: dict[ReplicaId, float] = {}
         """When a commit was last sent for a replica."""
         self.history_at: dict[ReplicaId, float] = {}
@@ -110,6 +114,11 @@ class NodeLinks:
     def row(self, node: NodeId, replica: ReplicaId) -> pb.LogStreamUncommitReport | None:
         link = self._links.get(node)
         return link.rows.get(replica) if link is not None else None
+
+    def lacks(self, node: NodeId, replica: ReplicaId) -> bool:
+        """It has listed all it has, and that is not among it."""
+        link = self._links.get(node)
+        return link is not None and link.listed is not None and replica not in link.listed
 
     async def call(self, node: NodeId, method: Method, message: Message) -> None:
         """Have a node do something."""
@@ -183,8 +192,10 @@ class NodeLinks:
             link.peer.notify(Method.DIRECTORY, self._catalog.directory())
         if report.complete:
             link.volumes = list(report.volumes)
+            link.scrub = report.scrub
+            link.listed = dict.fromkeys(map(_replica_of, report.uncommit_reports))
         for row in report.uncommit_reports:
-            replica = ReplicaId(LogId(row.log_id), Epoch(row.segment), StreamId(row.log_stream_id))
+            replica = _replica_of(row)
             link.rows[replica] = row
             if row.state != pb.REPLICA_FAILED:
                 tail = Slot(row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length)
@@ -307,14 +318,15 @@ class NodeLinks:
         await link.peer.call(Method.DROP, request, timeout=CALL_TIMEOUT_S)
         link.rows.pop(replica, None)
 
-    async def drop_copy(self, node: NodeId, replica: ReplicaId, number: int) -> None:
+    async def drop_copy(self, node: NodeId, replica: ReplicaId, number: int, *, in_place: bool) -> None:
         """A copy is not wanted any more. If this does not reach the node: it reports it once it is complete."""
+        request = pb.DropRequest(replica=_name(replica), before=number + 1, copy=in_place)
         try:
-            await self.ask(node, Method.DROP, pb.DropRequest(replica=_name(replica), before=number + 1))
+            await self.ask(node, Method.DROP, request)
         except VarlogError:
             return
         link = self._links.get(node)
-        if link is not None:
+        if link is not None and not in_place:
             link.rows.pop(replica, None)
 
     async def drop_of_gone(self, node: NodeId, replica: ReplicaId) -> None:
@@ -327,6 +339,11 @@ class NodeLinks:
         """With the free space the node reported last; empty if it is not connected."""
         link = self._links.get(node)
         return link.volumes if link is not None else []
+
+    def scrub(self, node: NodeId) -> pb.ScrubStatus | None:
+        """How far it is with reading its files, as it reported last."""
+        link = self._links.get(node)
+        return link.scrub if link is not None else None
 
     def troubles(self, node: NodeId) -> Iterable[str]:
         """What is wrong with a node, in words."""
@@ -343,9 +360,18 @@ class NodeLinks:
                 yield f"replica {replica} belongs to no log this cluster knows"
 
 
+def is_hurt(row: pb.LogStreamUncommitReport) -> bool:
+    """It has stopped, or something in it does not match its checksum: another is to take its place."""
+    return row.state == pb.REPLICA_FAILED or bool(row.damage)
+
+
 def slots_of(row: pb.LogStreamUncommitReport) -> Slot:
     """How many slots, from the first on, a replica has on disk."""
     return Slot(max(0, row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length))
+
+
+def _replica_of(row: pb.LogStreamUncommitReport) -> ReplicaId:
+    return ReplicaId(LogId(row.log_id), Epoch(row.segment), StreamId(row.log_stream_id))
 
 
 def _is_copied_to(stream: pb.StreamInfo, node: NodeId) -> bool:

@@ -10,6 +10,7 @@ from varlog.repository.links import NodeLinks
 from varlog.repository.opening import has_no_room
 from varlog.repository.orderer import Orderer
 from varlog.transport.peer import Request
+from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -52,6 +53,8 @@ class Operations:
             if has_no_room(volumes):
                 node.troubles.append("its volumes are full: it gets nothing new")
         node.troubles.extend(self._links.troubles(number))
+        if (scrub := self._links.scrub(number)) is not None:
+            node.scrub.CopyFrom(scrub)
         return node
 
     def _served_now(self, number: int) -> pb.NodeInfo:
@@ -69,6 +72,15 @@ class Operations:
 
     def check_node(self, request: Request) -> None:
         request.reply(self._checkup.check(self._served_now(request.message.node_id)))
+
+    async def scrub_node(self, request: Request) -> None:
+        """Have a node read all its files now; its reports say how far it is."""
+        number = NodeId(self._catalog.node(request.message.node_id).id)
+        status = await self._links.ask(number, Method.SCRUB, pb.ScrubRequest(begin=True))
+        node = self._served_now(number)
+        assert isinstance(status, pb.ScrubStatus)
+        node.scrub.CopyFrom(status)
+        request.reply(node)
 
     async def remove_node(self, request: Request) -> None:
         """For good: its id is not given out again, and it is told so when it comes back."""

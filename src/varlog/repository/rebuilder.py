@@ -1,41 +1,37 @@
 """Gives ended streams their lost replicas back (C5): copied from the members that are left, then swapped in.
 
     a member of an ended stream is away too long, or its replica has failed
-        1. choose another node, and record that it copies: with a number that no other copy ever had
+        1. choose a node, and record that it copies: with a number that no other copy ever had
         2. have it copy, and ask how far it is, until it has everything, verified, on its disk
         3. one change of the log's record: it takes the lost one's place
         4. whatever the lost one still has is dropped when it comes back (see `links`)
 
-Until 3 the record names the old members, and nobody is told of the new one. A member that comes back with its
-data before 3 is kept, and the copy given up. What the record says survives this process: the next one goes on.
+What has rotted is made anew where it is, beside what is there; what has failed otherwise only where no other
+node can take it. Until 3 the record names the old members, and nobody is told of the new one. A member that comes
+back with its data before 3 is kept, and the copy given up. What the record says survives this process: the next
+one goes on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from varlog.base.errors import AlreadyExists, Conflict, NoSpace, NotFound, ReplicaFailed, VarlogError
-from varlog.base.ids import Epoch, NodeId, ReplicaId, Slot, StreamId
-from varlog.core.placement import place_replacement
+from varlog.base.ids import LogId, NodeId, ReplicaId, Slot
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
-from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
-from varlog.repository.links import NodeLinks, slots_of
-from varlog.repository.opening import candidates
+from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
+from varlog.repository.survey import LOOK_S, Survey
 from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
-LOOK_S = 0.25
-"""How often it is looked whether something is missing, and how far copies are."""
-COPIES_AT_ONCE = 8
-"""In the whole cluster."""
-COPIES_PER_NODE = 2
-"""On one node, to be written there."""
 MOST_FAILURES = 20
 """So often asking how far a copy is may fail, without progress in between, before another node is tried."""
 PAUSE_S = 1.0
 """After a copy was given up or the store refused a change, before the stream is looked at again."""
+NOBODY = NodeId(0)
+"""In whose place a member comes that a stream has too few of."""
 AVOID_S = 10.0
 """How long a node on which a copy was given up is not chosen for the same stream, unless it is the only one."""
 
@@ -54,26 +50,29 @@ class Rebuilder:
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
-        self._rebuild_s = rebuild_s
-        self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._survey = Survey(clock, catalog, orderer, links, rebuild_s)
         self._carried: dict[ReplicaId, Slot] = {}
         """Copies that are seen to just now, and how far they are."""
         self._not_before: dict[ReplicaId, float] = {}
-        self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
         self._troubles: dict[ReplicaId, str] = {}
+        self._stuck: dict[ReplicaId, str] = {}
+        """Streams that cannot leave a node that drains, and why."""
 
     def trouble(self, replica: ReplicaId) -> str:
         """What is missing of a stream that has ended, for people; empty if nothing is."""
         return self._troubles.get(replica, "")
 
+    def log_trouble(self, log: LogId) -> str:
+        """Why its ended streams cannot leave a node that drains; empty if they can, or need not."""
+        return next((why for name, why in self._stuck.items() if name.log == log), "")
+
     async def run(self) -> None:
         """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._absences.look()
-            ended = list(self._ended())
-            self._forget_others(dict(ended))
-            for name, stream in ended:
+            ended = self._survey.look()
+            self._forget_others(ended)
+            for name, stream in ended.items():
                 if stream.HasField("copy"):
                     if name not in self._carried:
                         self._carried[name] = Slot(0)
@@ -81,91 +80,36 @@ class Rebuilder:
                 elif self._not_before.get(name, 0.0) <= self._clock.now():
                     await self._look_at(name, stream)
 
-    def _ended(self) -> Iterator[tuple[ReplicaId, pb.StreamInfo]]:
-        for number, log in self._catalog.logs.items():
-            for segment in log.chain if not log.removing else ():
-                for stream in segment.streams:
-                    if stream.state == pb.STREAM_FINALIZED:
-                        yield ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id)), stream
-
     def _forget_others(self, ended: dict[ReplicaId, pb.StreamInfo]) -> None:
         now = self._clock.now()
         self._troubles = {name: trouble for name, trouble in self._troubles.items() if name in ended}
+        self._stuck = {name: why for name, why in self._stuck.items() if name in ended}
         self._not_before = {name: until for name, until in self._not_before.items() if until > now}
-        self._avoid = {key: until for key, until in self._avoid.items() if until > now}
-
-    # ------------------------------------------------------------ who is out
-
-    def _is_out(self, node: NodeId, name: ReplicaId, end: int) -> bool:
-        """Its replica will not come back, as far as one can tell."""
-        row = self._links.row(node, name)
-        if row is not None and (row.state == pb.REPLICA_FAILED or (slots_of(row) < end and not self._settles(name))):
-            return True
-        return self._absences.is_lost(node, self._rebuild_s)
-
-    def _settles(self, name: ReplicaId) -> bool:
-        """Where not every member has everything when a stream ends, what they lack is first taken from each other."""
-        return self._catalog.log(name.log).chain[name.segment - 1].ordering != "cut"
-
-    def _is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
-        """It is here with its data."""
-        row = self._links.row(node, name)
-        whole = row is not None and row.state != pb.REPLICA_FAILED and slots_of(row) >= end
-        return whole and node in self._links.connected()
-
-    def _sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
-        """Members that have all of it, those that few copies read from first."""
-        busy = [copied for _, each in self._ended() if each.HasField("copy") for copied in each.members]
-        connected = dict.fromkeys(self._links.connected())
-        found = []
-        for node in map(NodeId, stream.members):
-            row = self._links.row(node, name)
-            if node not in connected or row is None or row.state != pb.REPLICA_FINISHED:
-                continue
-            if slots_of(row) == stream.end_slot:
-                found.append(node)
-        return sorted(found, key=lambda node: (busy.count(node), node))
 
     # ------------------------------------------------------------ beginning
 
     async def _look_at(self, name: ReplicaId, stream: pb.StreamInfo) -> None:
-        lost = [node for node in map(NodeId, stream.members) if self._is_out(node, name, stream.end_slot)]
-        if not lost:
-            self._troubles.pop(name, None)
+        """What is lost comes first, then what is missing, then what is to leave a node."""
+        survey = self._survey
+        lost = [node for node in map(NodeId, stream.members) if survey.is_out(node, name, stream.end_slot)]
+        self._troubles.pop(name, None)
+        self._stuck.pop(name, None)
+        if not survey.sources(name, stream):
+            if lost:
+                self._troubles[name] = survey.unavailable(name, stream)
             return
-        if not self._sources(name, stream):
-            self._troubles[name] = self._unavailable(name, stream)
+        leaving = [node for node in map(NodeId, stream.members) if survey.drains(node)]
+        wanted = lost or ([NOBODY] if survey.is_thin(name, stream) else leaving)
+        if not wanted:
             return
-        target = self._choose(name, stream, lost[0])
-        if target is None:
-            self._troubles[name] = f"no other node can take the replica of node {lost[0]} now"
-            return
-        await self._change(name, lambda log, copied: _begin(log, copied, lost[0], target))
-
-    def _choose(self, name: ReplicaId, stream: pb.StreamInfo, lost: NodeId) -> NodeId | None:
-        """The node to copy to, if there is one, and not too much is copied already."""
-        under_way = [each.copy.node for _, each in self._ended() if each.HasField("copy")]
-        if len(under_way) >= COPIES_AT_ONCE:
-            return None
-        free = {
-            node: candidate
-            for node, candidate in candidates(self._catalog, self._links).items()
-            if node not in stream.members
-            and under_way.count(node) < COPIES_PER_NODE
-            and self._links.row(node, name) is None  # what it had of this stream is still to be dropped
-        }
-        fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
-        others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
-        return place_replacement(fresh or free, [other.zone for other in others if other is not None])
-
-    def _unavailable(self, name: ReplicaId, stream: pb.StreamInfo) -> str:
-        if not stream.end_slot:
-            return ""
-        trimmed = self._catalog.log(name.log).trimmed
-        rest = f" (positions up to {trimmed} are trimmed)" if trimmed else ""
-        nodes = ", ".join(map(str, stream.members))
-        what = f"slots 0 to {stream.end_slot - 1} are unavailable{rest}"
-        return f"{what}: none of the nodes {nodes} is here with all of them"
+        replaced = wanted[0]
+        target = survey.choose(name, stream, replaced, only_fit=replaced in leaving and replaced not in lost)
+        if target is not None:
+            await self._change(name, lambda log, copied: _begin(log, copied, replaced, target))
+        elif lost:
+            self._troubles[name] = f"no other node can take the replica of node {replaced} now"
+        elif leaving and not survey.has_room(stream):
+            self._stuck[name] = "copies of ended streams cannot leave a node that drains: no other node can take them"
 
     async def _change(self, name: ReplicaId, change: Change) -> bool:
         """One change of the stream's record. False: it was refused, and is to be tried later."""
@@ -189,7 +133,7 @@ class Rebuilder:
             failures = 0
             while (stream := self._copied(name)) is not None and stream.copy.number >= number:
                 target, number = NodeId(stream.copy.node), stream.copy.number
-                if self._is_back(NodeId(stream.copy.replaces), name, stream.end_slot):
+                if self._is_moot(name, stream):
                     await self._give_up(name, stream.copy)
                     return
                 try:
@@ -211,6 +155,13 @@ class Rebuilder:
         finally:
             del self._carried[name]
 
+    def _is_moot(self, name: ReplicaId, stream: pb.StreamInfo) -> bool:
+        """Whether the replica in whose place the copy is to come is whole after all, and may stay where it is."""
+        replaced = NodeId(stream.copy.replaces)
+        if _in_place(stream.copy) or self._survey.drains(replaced):
+            return False
+        return self._survey.is_back(replaced, name, stream.end_slot)
+
     def _copied(self, name: ReplicaId) -> pb.StreamInfo | None:
         """The stream, as long as it is being copied."""
         log = self._catalog.logs.get(name.log)
@@ -219,9 +170,9 @@ class Rebuilder:
 
     async def _advance(self, name: ReplicaId, stream: pb.StreamInfo) -> bool:
         """Ask how far it is, and swap it in if it is complete. Whether it got any further."""
-        sources = [node for node in self._sources(name, stream) if node != stream.copy.replaces]
+        sources = [node for node in self._survey.sources(name, stream) if not _is_made_anew(stream, node)]
         if not sources:
-            self._troubles[name] = self._unavailable(name, stream)
+            self._troubles[name] = self._survey.unavailable(name, stream)
             return False
         target = NodeId(stream.copy.node)
         request = self._request(name, stream, sources)
@@ -232,10 +183,11 @@ class Rebuilder:
             return False
         further = status.contiguous > self._carried[name]
         self._carried[name] = Slot(max(status.contiguous, self._carried[name]))
-        self._troubles[name] = (
-            f"the replica of node {stream.copy.replaces} is being copied to node {target}: "
-            f"{status.contiguous} of {stream.end_slot} slots"
-        )
+        if self._survey.drains(NodeId(stream.copy.replaces)):
+            return further  # as somebody wanted it: no trouble
+        where = "made anew" if _in_place(stream.copy) else f"copied to node {target}"
+        of = f"of node {stream.copy.replaces} " if stream.copy.replaces else "that is missing "
+        self._troubles[name] = f"the replica {of}is being {where}: {status.contiguous} of {stream.end_slot} slots"
         return further
 
     def _request(self, name: ReplicaId, stream: pb.StreamInfo, sources: list[NodeId]) -> pb.CopyRequest:
@@ -244,11 +196,11 @@ class Rebuilder:
         spec = pb.ReplicaSpec(
             replica=pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream),
             ordering=log.chain[name.segment - 1].ordering,
-            members=[copy.node if node == copy.replaces else node for node in stream.members],
+            members=_with_copy(stream, copy),
             log_name=log.name,
             copy=copy.number,
         )
-        return pb.CopyRequest(spec=spec, end=stream.end_slot, sources=sources)
+        return pb.CopyRequest(spec=spec, end=stream.end_slot, sources=sources, in_place=_in_place(copy))
 
     async def _swap_in(self, name: ReplicaId, stream: pb.StreamInfo, status: pb.ReplicaStatus) -> None:
         """It is complete. What was trimmed while it was copied must be trimmed there before anybody reads it (I13)."""
@@ -258,7 +210,7 @@ class Rebuilder:
             replica = pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream)
             await self._links.ask(NodeId(copy.node), Method.TRIM, pb.TrimRequest(replica=replica, upto=trimmed))
             return  # asked again, it says so itself
-        if self._is_back(NodeId(copy.replaces), name, stream.end_slot):
+        if self._is_moot(name, stream):
             return
         if await self._change(name, lambda log, copied: _swap(log, copied, copy, status.trimmed_glsn)):
             self._orderer.replace(name.log, name.stream, NodeId(copy.replaces), NodeId(copy.node))
@@ -269,8 +221,8 @@ class Rebuilder:
         now = self._clock.now()
         if await self._change(name, lambda log, copied: _end(copied, copy)):
             self._not_before[name] = now + PAUSE_S
-            self._avoid[name, NodeId(copy.node)] = now + AVOID_S
-            await self._links.drop_copy(NodeId(copy.node), name, copy.number)
+            self._survey.avoid(name, NodeId(copy.node), AVOID_S)
+            await self._links.drop_copy(NodeId(copy.node), name, copy.number, in_place=_in_place(copy))
         else:
             await self._clock.sleep(PAUSE_S)
 
@@ -279,8 +231,24 @@ def _find(log: pb.LogInfo, name: ReplicaId) -> pb.StreamInfo:
     return next(stream for stream in log.chain[name.segment - 1].streams if stream.id == name.stream)
 
 
+def _in_place(copy: pb.StreamCopy) -> bool:
+    return copy.node == copy.replaces
+
+
+def _is_made_anew(stream: pb.StreamInfo, node: NodeId) -> bool:
+    return _in_place(stream.copy) and stream.copy.node == node
+
+
+def _with_copy(stream: pb.StreamInfo, copy: pb.StreamCopy) -> list[int]:
+    """The members once the copy is one of them."""
+    if copy.replaces not in stream.members:
+        return [*stream.members, copy.node]
+    return [copy.node if node == copy.replaces else node for node in stream.members]
+
+
 def _begin(log: pb.LogInfo, stream: pb.StreamInfo, lost: NodeId, target: NodeId) -> None:
-    if lost not in stream.members or target in stream.members or stream.HasField("copy"):
+    there = lost in stream.members or lost == NOBODY
+    if not there or (target in stream.members and target != lost) or stream.HasField("copy"):
         raise Conflict("the stream has other members by now")
     # the version that this very change gives the record
     stream.copy.CopyFrom(pb.StreamCopy(node=target, replaces=lost, number=log.version + 1))
@@ -292,9 +260,12 @@ def _end(stream: pb.StreamInfo, copy: pb.StreamCopy) -> None:
 
 
 def _swap(log: pb.LogInfo, stream: pb.StreamInfo, copy: pb.StreamCopy, trimmed: int) -> None:
-    if stream.copy.number != copy.number or copy.replaces not in stream.members or copy.node in stream.members:
+    """In the place of the lost one or, if that was removed meanwhile or is nobody, behind the others."""
+    if stream.copy.number != copy.number or (copy.node in stream.members and not _in_place(copy)):
         raise Conflict("the stream has other members by now")
     if log.trimmed > trimmed:
         raise Conflict("the log was trimmed meanwhile")
-    stream.members[list(stream.members).index(copy.replaces)] = copy.node
+    members = _with_copy(stream, copy)
+    del stream.members[:]
+    stream.members.extend(members)
     stream.ClearField("copy")

@@ -12,6 +12,7 @@ from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
+from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
@@ -45,6 +46,7 @@ class Service:
         logs: Logs,
         healer: Healer,
         rebuilder: Rebuilder,
+        comparer: Comparer,
         roller: Roller,
         changing: asyncio.Lock,
         freshness: Freshness,
@@ -61,6 +63,7 @@ class Service:
         self._healer = healer
         self._rebuilder = rebuilder
         self._roller = roller
+        self._comparer = comparer
         self._freshness = freshness
         self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
@@ -84,6 +87,7 @@ class Service:
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
             Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
+            Method.SCRUB_NODE: self._operations.scrub_node,
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -240,13 +244,16 @@ class Service:
             log=self._catalog.served(log),
             tail=self._reported_tail(log),
             kept_cuts=order.kept_cuts,
-            trouble=self._healer.trouble(LogId(log.id)) or self._roller.trouble(LogId(log.id)),
+            trouble=self._log_trouble(LogId(log.id)),
         )
         for segment in log.chain:
             for stream in segment.streams:
                 replica = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
                 status.streams.append(self._stream_status(replica, stream, segment.replicas))
         return status
+
+    def _log_trouble(self, log: LogId) -> str:
+        return self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
 
     def _reported_tail(self, log: pb.LogInfo) -> int:
         """Under `leader` as far as members have told it."""
@@ -277,6 +284,7 @@ class Service:
             report.contiguous = slots_of(row)
             report.state = row.state
             report.stored_bytes = row.stored_bytes
+            report.damage.extend(row.damage)
             if row.state == pb.REPLICA_FAILED and not status.trouble:
                 status.trouble = f"its replica on node {node} has failed"
             elif row.trouble and not status.trouble:
@@ -286,5 +294,6 @@ class Service:
             status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
         elif len(stream.members) < wanted and not status.trouble:
             status.trouble = f"has {len(stream.members)} of {wanted} copies"
-        status.trouble = "; ".join(filter(None, (status.trouble, self._rebuilder.trouble(replica))))
+        others = (self._rebuilder.trouble(replica), self._comparer.trouble(replica))
+        status.trouble = "; ".join(filter(None, (status.trouble, *others)))
         return status

@@ -12,6 +12,7 @@ from varlog.base.errors import InvalidArgument, NoSpace, Overloaded, TooLarge, V
 from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
 from varlog.repository.catalog import Catalog
+from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
@@ -48,6 +49,7 @@ class Term:
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )
+        self._comparer = Comparer(world.clock, self.catalog, self._links)
         freshness = Freshness(kept, leadership, self._scope)
         service = Service(
             world,
@@ -59,6 +61,7 @@ class Term:
             Logs(*parts, reconfigurer, changing),
             self._healer,
             self._rebuilder,
+            self._comparer,
             self._roller,
             changing,
             freshness,
@@ -75,6 +78,7 @@ class Term:
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._scope.spawn(self._roller.run(), name="roller")
+        self._scope.spawn(self._comparer.run(), name="comparer")
 
     async def close(self) -> None:
         await self._scope.close()

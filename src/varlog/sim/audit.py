@@ -10,7 +10,7 @@ from varlog.sim.history import FinalLog, Replica, fingerprint
 from varlog.sim.host import Host, Process
 from varlog.sim.workload import microseconds
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.volume import Volume
+from varlog.storage.volume import Found, Volume, newest
 from varlog.wire.batch import Batch
 from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import RecordKind, walk_records
@@ -39,14 +39,13 @@ async def audit_node(
     """All replicas of a node that belong to the logs."""
     names = {info.id: name for name, info in infos.items()}
     found = []
-    for disk in process.disks:
-        volume = await Volume.open(disk, process.world.random)
-        for replica in await volume.replicas():
-            info = infos.get(names.get(replica.log, ""))
-            if info is not None and _is_part(info, replica, process.host, host_of):
-                record = _expected(info.name, info, replica, process.host, host_of)
-                await _read_files(process, volume, replica, record)
-                found.append(record)
+    volumes = [await Volume.open(disk, process.world.random) for disk in process.disks]
+    for each in (await newest(volumes))[0]:
+        info = infos.get(names.get(each.replica.log, ""))
+        if info is not None and _is_part(info, each.replica, process.host, host_of):
+            record = _expected(info.name, info, each.replica, process.host, host_of)
+            await _read_files(process, each, record)
+            found.append(record)
     return found
 
 
@@ -69,23 +68,33 @@ def _expected(
     return Replica(log=name, segment=replica.segment, stream=replica.stream, node=node, position=position)
 
 
-async def _read_files(process: Process, volume: Volume, replica: ReplicaId, record: Replica) -> None:
-    failed = [path for platter in process.host.platters for path in platter.failed_syncs if f"{replica}" in path]
+def sync_failures(host: Host, replica: str) -> list[str]:
+    """Files of a replica whose sync failed, be they those of a copy or not."""
+    paths = [path for platter in host.platters for path in platter.failed_syncs]
+    return [path for path in paths if f"/{replica}/" in f"{path}/" or f"/{replica}." in path]
+
+
+async def _read_files(process: Process, found: Found, record: Replica) -> None:
+    failed = sync_failures(process.host, str(found.replica))
     record.excuse = f"syncs failed: {', '.join(failed)}" if failed else ""
-    await read_replica(volume, replica, process.world.random, record)
+    await read_replica(found, process.world.random, record)
 
 
-async def read_replica(volume: Volume, replica: ReplicaId, random: Random, record: Replica) -> None:
+async def read_replica(found: Found, random: Random, record: Replica) -> None:
     """Fill in what the files of a replica hold. Opening them mends what a crash left, so nobody else may be at work."""
     try:
-        log = await ReplicaLog.open(volume.disk, volume.folder(replica), random=random)
+        log = await ReplicaLog.open(found.volume.disk, found.folder, random=random)
     except (ReplicaFailed, Corrupt) as error:
         record.state, record.trouble = "failed", repr(error)
         return
     record.durable, record.committed = log.durable, log.committed
     record.trimmed_slot, record.trimmed_glsn = log.trimmed, log.trimmed_glsn
     record.state = "finished" if log.end is not None else "sealed" if log.sealed else "open"
-    await _read_batches(log, record)
+    try:
+        await _read_batches(log, record)
+    except Corrupt as error:
+        record.state, record.trouble = "failed", repr(error)
+        return
     if record.first_slot < log.committed:
         for binding in await log.bindings(Slot(record.first_slot), log.committed):
             record.glsns += range(binding.glsn, binding.glsn_end)

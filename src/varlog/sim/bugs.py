@@ -37,6 +37,7 @@ from varlog.runtime.scope import Scope
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.verify import Verification
 from varlog.transport.peer import Peer, Reply, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -336,7 +337,7 @@ def drain_forgotten() -> Iterator[None]:
 )
 def half_copy_counts() -> Iterator[None]:
     async def advance(self: Rebuilder, name: ReplicaId, stream: pb.StreamInfo) -> bool:
-        sources = [node for node in self._sources(name, stream) if node != stream.copy.replaces]
+        sources = [node for node in self._survey.sources(name, stream) if node != stream.copy.replaces]
         if sources:
             await self._links.ask(NodeId(stream.copy.node), Method.COPY, self._request(name, stream, sources))
             trimmed = self._catalog.log(name.log).trimmed
@@ -344,6 +345,16 @@ def half_copy_counts() -> Iterator[None]:
         return False
 
     with _swap(Rebuilder, _advance=advance):
+        yield
+
+
+def _rots(weather: Weather) -> bool:
+    return weather.faults.cold_rot > 0
+
+
+@_bug("a scrub passes over what does not match its checksum", _rots)
+def rot_passed_over() -> Iterator[None]:
+    with _swap(Verification, _suspect=lambda self, slot, what: None):
         yield
 
 

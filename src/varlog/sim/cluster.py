@@ -118,6 +118,8 @@ class SimulatedCluster:
             listen=f"{process.host.name}:{NODE_PORT}",
             file_bytes=self.weather.shape.file_bytes,
             copy_bytes_per_s=self.weather.shape.copy_bytes_per_s,
+            scrub_every_s=self.weather.shape.scrub_every_s,
+            scrub_bytes_per_s=self.weather.shape.scrub_bytes_per_s,
         )
         node = StorageNode(process.world, process.disks, config)
         await node.start()

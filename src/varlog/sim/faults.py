@@ -47,6 +47,14 @@ SEAL_MOMENTS = {
 """The same of runs in which a log is sealed."""
 
 
+SCRUB_MOMENTS = {
+    (Kind.REQUEST, Method.COPY): 2,
+    (Kind.REPLY, Method.COPY): 1,
+    (Kind.REPLY, Method.DIGEST): 1,
+    (Kind.REPLY, Method.FINGERPRINT): 1,
+}
+"""The same of runs in which rot is found and repaired."""
+
 REBUILD_MOMENTS = {
     (Kind.REQUEST, Method.COPY): 2,
     (Kind.REPLY, Method.COPY): 2,
@@ -81,6 +89,7 @@ class Nemesis:
     ) -> None:
         """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
         self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
+        self._moments |= SCRUB_MOMENTS if weather.cold_rot else {}
         self._target = target
         self._loop = target.loop
         self._weather = weather
@@ -92,6 +101,8 @@ class Nemesis:
         """For long."""
         self.rotten: Host | None = None
         """One of its files has a flipped bit."""
+        self.rotting: Host | None = None
+        """Bits flip in files of its replicas again and again; they are found and repaired."""
         self.struck: dict[str, int] = {}
         """How often each kind of fault struck."""
 
@@ -110,6 +121,7 @@ class Nemesis:
         self._repeat(weather.failing_commits, self._fail_commit)
         self._repeat(weather.stops, self._stop_server)
         self._repeat(weather.absences, self._leave)
+        self._repeat(weather.cold_rot, self._rot_cold)
         if weather.rot:
             self._tasks.append(self._loop.create_task(self._rot(seconds), name="rot"))
         self._tasks.append(self._loop.create_task(self._supervise(), name="supervisor"))
@@ -330,6 +342,17 @@ class Nemesis:
             self._count("bit flipped")
             self.rotten = host
             self._target.fabric.trace.event(self._loop.now, platter.name, "rots")
+
+    async def _rot_cold(self) -> None:
+        """All on one node: every other copy of what it has is good."""
+        await self._target.ready.wait()
+        if self.rotting is None:
+            self.rotting = self._random.choice(self._target.nodes)
+        platter = self._random.choice(self.rotting.platters)
+        where = platter.rot_cold()
+        if where:
+            self._count("bit flipped")
+            self._target.fabric.trace.event(self._loop.now, platter.name, "rots", where)
 
     async def _fail_sync(self) -> None:
         platter = self._random.choice(self._random.choice(self._target.nodes).platters)

@@ -87,6 +87,10 @@ class Content:
                 (self.dirty if block in self.dirty else self.doomed)[block] = old
         self.syncing = None
 
+    def is_cold(self, block: int) -> bool:
+        """It is on disk as it is seen."""
+        return not (block in self.dirty or block in self.doomed or block in (self.syncing or ()))
+
     def lose_power(self, keep: float, random: Random) -> None:
         """Each block written since the last sync stays with chance `keep`."""
         newest_kept = set()
@@ -292,6 +296,19 @@ class Platter:
             return self.moves[: round(keep * len(self.moves))]
         return [move for move in self.moves if self.random.random() < keep]
 
+    def rot_cold(self) -> str:
+        """Flip one bit of what a replica has on disk for sure, and does not change any more; where, or nowhere."""
+        files = [(path, content) for path, content in _named(self.root, "") if _is_of_replica(path) and content.size]
+        if not files:
+            return ""
+        path, content = self.random.choice(files)
+        written = [at for at, byte in enumerate(content.data) if byte and content.is_cold(at // BLOCK)]
+        if not written:
+            return ""
+        at = self.random.choice(written)
+        content.data[at] ^= 1 << self.random.randrange(8)
+        return f"{path} at {at}"
+
     def rot(self) -> bool:
         """Flip one bit of one file, anywhere. False: there is nothing to rot."""
         files = [content for content in _files_under(self.root) if content.size]
@@ -318,6 +335,23 @@ def _files_under(folder: Folder) -> list[Content]:
         else:
             found.append(node)
     return found
+
+
+def _named(folder: Folder, path: str) -> list[tuple[str, Content]]:
+    found: list[tuple[str, Content]] = []
+    for name, node in folder.names.items():
+        if isinstance(node, Folder):
+            found += _named(node, f"{path}{name}/")
+        else:
+            found.append((f"{path}{name}", node))
+    return found
+
+
+def _is_of_replica(path: str) -> bool:
+    """A file that a replica's promises rest on, or that helps to find them."""
+    name = _last(path)
+    kept = name.endswith((".data", ".index")) or name in ("spec", "base")
+    return path.startswith("replicas/") and kept and not name.startswith("free-")
 
 
 def _bytes_under(folder: Folder) -> int:

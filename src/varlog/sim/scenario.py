@@ -23,15 +23,17 @@ from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
-from varlog.sim.cluster import NODE_PORT, REPOSITORY_PORT, SimulatedCluster
+from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.drainer import Drainer
+from varlog.sim.excuses import Excuses, streams_of
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
-from varlog.sim.host import Host, Process
+from varlog.sim.host import Process
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
 from varlog.sim.reshaper import Reshaper, tell
+from varlog.sim.scrubbing import await_scrubbed
 from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
@@ -74,17 +76,14 @@ class Scenario:
         self.violations: list[Violation] = []
         """What showed already while it was played."""
         self.stopping = False
-        self.lost: Host | None = None
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
-        self._drainer: Drainer | None = None
         self._reshaper: Reshaper | None = None
-        self._replicas: dict[tuple[int, int], list[pb.ReplicaReport]] = {}
-        """What members of each stream reported last."""
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
         self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=shape.seals, rebuilds=shape.rebuilds)
+        self.excuses = Excuses(self.cluster, self._nemesis, shape)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
@@ -96,7 +95,8 @@ class Scenario:
     @property
     def faults(self) -> dict[str, int]:
         """How often each kind struck; that a node was drained is one of them."""
-        drained = {"drained": self._drainer.count} if self._drainer is not None and self._drainer.count else {}
+        drainer = self.excuses.drainer
+        drained = {"drained": drainer.count} if drainer is not None and drainer.count else {}
         reshaped = {"reshaped": self._reshaper.count} if self._reshaper is not None and self._reshaper.count else {}
         return self._nemesis.struck | drained | reshaped
 
@@ -124,8 +124,8 @@ class Scenario:
                 self._sealer.start(delay, self._random)
             if self.shape.drains:
                 chance = Random(f"{self.weather.seed}/drainer")
-                self._drainer = Drainer(admin, self._connect, self.trace)
-                self._drainer.start(chance.random() * self.shape.chaos_seconds, chance)
+                self.excuses.drainer = Drainer(admin, self._connect, self.trace)
+                self.excuses.drainer.start(chance.random() * self.shape.chaos_seconds, chance)
             self._start_reshaper(admin)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
@@ -154,9 +154,9 @@ class Scenario:
 
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
-        self.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
-        self.trace.event(self.loop.now, self.lost.name, "is lost", "for good")
-        self.lost.crash(power_loss=True)
+        self.excuses.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
+        self.trace.event(self.loop.now, self.excuses.lost.name, "is lost", "for good")
+        self.excuses.lost.crash(power_loss=True)
 
     def _start_workers(self) -> None:
         self.cluster.ready.set()
@@ -206,18 +206,21 @@ class Scenario:
         cluster = await self._connect(admin)
         if self._sealer is not None:
             self.violations += await self._sealer.wait(BOUND_SECONDS)
-        if self._drainer is not None:
-            self.violations += await self._drainer.wait(BOUND_SECONDS)
+        if self.excuses.drainer is not None:
+            self.violations += await self.excuses.drainer.wait(BOUND_SECONDS)
         if self._reshaper is not None:
             self.violations += await self._reshaper.wait(BOUND_SECONDS)
         await self._stop_rolling(admin, cluster)
+        if self._nemesis.rotting is not None:
+            await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
-        self.violations += self._not_left()
+        self.violations += self.excuses.not_left(self.infos)
         self.stopping = True
         await self._settle(admin, cluster)
         await self._await_rebuilt(admin)
+        self.violations += self.excuses.not_moved(self.infos)
         await self._await_calm(admin, cluster)
         for (name, number), known in expected.items():
             self._expect_replicas(known, self.infos[name], number)
@@ -225,7 +228,7 @@ class Scenario:
             host.crash(power_loss=False)
         for name in self.log_names:
             await self._look_at_chain(admin, cluster.log(name), name)
-            if self._readable(name):
+            if self.excuses.readable(self.infos[name]):
                 await self._read_whole_log(admin, cluster.log(name), name)
         await cluster.close()
 
@@ -256,7 +259,7 @@ class Scenario:
         for name, info in self.infos.items():
             for stream in streams_of(info):
                 known = expected.get((name, stream.id))
-                excuse = self._excuse(info, stream)
+                excuse = self.excuses.excuse(info, stream)
                 if known is not None:
                     known.excuse = known.excuse or excuse
                     continue
@@ -279,36 +282,10 @@ class Scenario:
             await admin.clock.sleep(0.5)
 
     def _is_whole(self, info: pb.LogInfo) -> bool:
-        well = [stream for stream in streams_of(info) if not self._excuse(info, stream)]
-        hurt = [stream for stream in well if any(self._trouble(info, stream, node) for node in stream.members)]
-        whole = not hurt and len(well) >= info.streams and not self._on_drained(info)
-        return info.sealed or not self._healable(info) or whole
-
-    def _healable(self, info: pb.LogInfo) -> bool:
-        """Whether there are nodes enough for streams without those that are lost or drain."""
-        usable = [host for host in self.cluster.nodes if not self._is_drained(host)]
-        return len(usable) >= (info.replicas if info.ordering == "cut" else info.ack)
-
-    def _is_drained(self, host: Host) -> bool:
-        return self._drainer is not None and self._drainer.address == f"{host.name}:{NODE_PORT}"
-
-    def _on_drained(self, info: pb.LogInfo) -> list[pb.StreamInfo]:
-        """Open streams of a log that are on the node which drains."""
-        open_streams = [stream for stream in streams_of(info) if stream.state != pb.STREAM_FINALIZED]
-        return [
-            stream
-            for stream in open_streams
-            if any(self._is_drained(self.host_of(info, node)) for node in stream.members)
-        ]
-
-    def _not_left(self) -> list[Violation]:
-        """A drained node has nothing open any more, where there are nodes enough without it."""
-        return [
-            Violation("I14", name, f"stream {stream.id} has not left the node that drains")
-            for name, info in self.infos.items()
-            if not info.sealed and self._healable(info)
-            for stream in self._on_drained(info)
-        ]
+        well = [stream for stream in streams_of(info) if not self.excuses.excuse(info, stream)]
+        hurt = [stream for stream in well if any(self.excuses.trouble(info, stream, node) for node in stream.members)]
+        whole = not hurt and len(well) >= info.streams and not self.excuses.on_drained(info)
+        return info.sealed or not self.excuses.healable(info) or whole
 
     async def _look_at_chain(self, admin: Process, log: Log, name: str) -> None:
         record = self.recorder.begin(admin, Chain(log=name))
@@ -361,46 +338,6 @@ class Scenario:
             else:
                 return reply
 
-    def _excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
-        """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
-        if info.sealed:
-            return "the log is sealed"
-        if stream.state == pb.STREAM_FINALIZED:
-            return "it has ended"
-        troubles = [trouble for node in stream.members if (trouble := self._trouble(info, stream, node))]
-        if self._healable(info):
-            # It must be noticed, and another stream take its place; but a flipped bit is found only by who reads it.
-            troubles = [trouble for trouble in troubles if trouble.startswith("a bit")]
-        return next(iter(troubles), "")
-
-    def _trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
-        """What puts a member out for good: the loss of its node, a flipped bit, or a failed sync of its own files."""
-        host = self.host_of(info, node)
-        if host is self.lost:
-            return f"{host.name} is lost for good"
-        if host is self._nemesis.rotten:
-            return f"a bit flipped on {host.name}"
-        epoch = next(segment.epoch for segment in info.chain if stream in segment.streams)
-        if self._sync_failed(host, f"{info.id}.{epoch}.{stream.id}"):
-            return f"a sync of its replica on {host.name} failed"
-        return ""
-
-    def _readable(self, name: str) -> bool:
-        """Whether every stream of a log has a member left."""
-        info = self.infos[name]
-        if info.ordering != "cut" and not info.sealed and not self._healable(info):
-            return False  # where it ends only its leader knows, or who may seal it
-        if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
-            return False
-        return all(any(not self._trouble(info, stream, node) for node in stream.members) for stream in streams_of(info))
-
-    def _only_lost_has_the_end(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Under a leader one node alone may have the last slots of a segment, never acknowledged, and be lost."""
-        if self.lost is None or not any(self.host_of(info, node) is self.lost for node in stream.members):
-            return False
-        tails = [each.contiguous for each in self._replicas.get((info.id, stream.id), ()) if each.reported]
-        return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
-
     # ------------------------------------------------------------ rebuilding
 
     async def _await_rebuilt(self, admin: Process) -> None:
@@ -411,46 +348,20 @@ class Scenario:
             reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
             assert isinstance(reply, pb.StatusReply)
             states = {(each.log, each.stream): list(each.replicas) for log in reply.logs for each in log.streams}
-            self._replicas = states
+            self.excuses.replicas = states
             if all(
-                self._thin(info, stream)
+                self.excuses.thin(info, stream)
                 or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))
                 for info in self.infos.values()
                 for stream in streams_of(info)
                 if stream.state == pb.STREAM_FINALIZED
-            ):
+            ) and not self.excuses.not_moved(self.infos):
                 return
             await admin.clock.sleep(0.5)
 
     def _expect_replicas(self, known: Expectation, info: pb.LogInfo, number: int) -> None:
         stream = next(stream for stream in streams_of(info) if stream.id == number)
-        known.replicas, known.thin = len(stream.members), self._thin(info, stream)
-
-    def _thin(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
-        """Why a stream need not have all its replicas at the end; empty: it must."""
-        troubles = [trouble for node in stream.members if (trouble := self._trouble(info, stream, node))]
-        if not troubles:
-            return ""
-        if self._only_lost_has_the_end(info, stream):
-            return "the end of it was on the lost node alone"
-        if any(trouble.startswith("a bit") for trouble in troubles) or not self.shape.rebuilds:
-            return troubles[0]
-        if stream.state != pb.STREAM_FINALIZED:
-            return f"it has not ended, and {troubles[0]}"
-        if len(troubles) == len(stream.members):
-            return "no member is left to copy from"
-        hosts = [self.host_of(info, node) for node in stream.members]
-        if sum(host not in hosts for host in self.cluster.nodes) < len(troubles):
-            return "there are no nodes left to copy to"
-        return ""
-
-    def host_of(self, info: pb.LogInfo, node: int) -> Host:
-        address = next(each.address for each in info.nodes if each.node_id == node)
-        hosts = [*self.cluster.nodes, self.lost] if self.lost is not None else self.cluster.nodes
-        return next(host for host in hosts if f"{host.name}:{NODE_PORT}" == address)
-
-    def _sync_failed(self, host: Host, replica: str) -> bool:
-        return any(f"{replica}/" in f"{path}/" for platter in host.platters for path in platter.failed_syncs)
+        known.replicas, known.thin = len(stream.members), self.excuses.thin(info, stream)
 
     async def _probe(self, admin: Process, log: Log, name: str, stream: int) -> None:
         """Append to one stream until it works, or the bound has passed."""
@@ -502,7 +413,8 @@ class Scenario:
         for log in status.logs:
             info = self.infos[log.log.name]
             for stream, known in zip(log.streams, streams_of(info), strict=False):
-                if stream.trouble and not any(self._trouble(info, known, node) for node in known.members):
+                troubled = any(self.excuses.trouble(info, known, node) for node in known.members)
+                if stream.trouble and not troubled and not self.excuses.stuck_with_rot(info, known):
                     found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
         return found
 
@@ -519,7 +431,7 @@ class Scenario:
             if isinstance(record, Subscription)
             and record.end is None
             and not record.stop
-            and self._readable(record.log)
+            and self.excuses.readable(self.infos[record.log])
             and self._alive(record.client)
         ]
 
@@ -542,13 +454,12 @@ class Scenario:
         for host in self.cluster.nodes:
             if host is not self._nemesis.rotten:
                 process = host.start(_stay)
-                for replica in await process.spawn(audit_node(process, self.infos, self.host_of), "audit"):
+                for replica in await process.spawn(audit_node(process, self.infos, self.excuses.host_of), "audit"):
+                    streams = {stream.id: stream for stream in streams_of(self.infos[replica.log])}
+                    if host is self._nemesis.rotting and replica.stream in streams:
+                        thin = self.excuses.thin(self.infos[replica.log], streams[replica.stream])
+                        replica.excuse = replica.excuse or thin
                     self.history.add(replica)
-
-
-def streams_of(info: pb.LogInfo) -> list[pb.StreamInfo]:
-    """Those of all segments."""
-    return [stream for segment in info.chain for stream in segment.streams]
 
 
 async def _stay(process: Process) -> None:

@@ -156,6 +156,8 @@ class FaultWeather:
     absence_seconds: float = 5.0
     rot: bool = False
     """Once, one bit of one file flips; where streams have other copies."""
+    cold_rot: float = 0.0
+    """Bits that flip in what the replicas of one node have had on disk for a while; where streams have other copies."""
     lost_node: bool = False
     """When chaos ends, one node is gone for good, with all its disks; what was acked must be on the others."""
 
@@ -173,6 +175,7 @@ class FaultWeather:
             "failing commits": self.failing_commits,
             "stops": self.stops,
             "long absences": self.absences,
+            "rot": self.cold_rot,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
         once = f"{'; a bit flips' * self.rot}{'; one node is lost for good' * self.lost_node}"
@@ -222,6 +225,9 @@ class Shape:
     """How long a node may be away before its replicas of ended streams are copied to others."""
     copy_bytes_per_s: int = 256 << 20
     """How fast a node copies."""
+    scrub_every_s: float = 0.0
+    """How often nodes read all their files; 0: never."""
+    scrub_bytes_per_s: int = 8 << 20
     seals: bool = False
     """The last log is sealed while faults strike."""
     drains: bool = False
@@ -252,6 +258,7 @@ class Shape:
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
             f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}; "
             f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
+            f"{f', scrubbed every {self.scrub_every_s:.1f} s' if self.scrub_every_s else ''}"
             f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
 
@@ -313,6 +320,7 @@ def draw(seed: int | str) -> Weather:
     faults = _draw_faults(random)
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
+    faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -401,6 +409,17 @@ def _draw_reshapes(seed: int | str, shape: Shape) -> Shape:
     ordering = random.choice(("cut", "leader"))
     streams = 1 if ordering == "leader" else shape.streams
     return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds, ordering=ordering, streams=streams)
+
+
+def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
+    """In a third of the seeds nodes look for rot, and mostly find some, unless other copies are lost for good."""
+    if random.random() >= 0.35:
+        return faults, shape
+    every = between(random, 0.5, 5.0)
+    shape = replace(shape, scrub_every_s=every, scrub_bytes_per_s=random.choice((1 << 17, 1 << 20, 8 << 20)))
+    if faults.rot or faults.lost_node or shape.replicas < 2 or random.random() < 0.2:
+        return faults, shape
+    return replace(faults, cold_rot=between(random, 0.1, 2.0)), shape
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -7,14 +7,15 @@ files: its last group may then be seen half written, which is told as a note, no
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from varlog.base.errors import Corrupt, NotFound, Unsupported, VarlogError
+from varlog.base.errors import NotFound, Unsupported, VarlogError
 from varlog.ports.disk import Disk, File
 from varlog.storage import layout
+from varlog.storage.follow import Follower
 from varlog.storage.layout import FILE_HEADER_BYTES, FileHeader
 from varlog.storage.place import read_whole
 from varlog.storage.scan import BIND, TRIM
 from varlog.storage.sidecar import read_sidecar
-from varlog.storage.walk import next_record, record_bytes, search_behind, walk_file
+from varlog.storage.walk import record_bytes, search_behind, walk_file
 from varlog.wire.batch import NO_PRODUCER, BatchHeader
 from varlog.wire.record import RECORD_HEADER_BYTES, Record, RecordKind
 
@@ -84,6 +85,7 @@ def _is_replica_file(name: str) -> bool:
         layout.SPEC,
         layout.BASE,
         layout.FAILED,
+        layout.DAMAGED,
         layout.DROPPED,
         layout.COPYING,
     )
@@ -125,6 +127,8 @@ async def _verify_one(
     short = name.rpartition("/")[2]
     if short == layout.FAILED:
         return [Finding(name, 0, 0, True, "the replica stopped after a failed write or sync")]
+    if short == layout.DAMAGED:
+        return [Finding(name, 0, 0, True, "the replica was found damaged, and waits to be made anew from its peers")]
     notes = {layout.DROPPED: "the replica is being removed", layout.COPYING: "the replica is a copy in the making"}
     return [Finding(name, 0, 0, False, notes[short])] if short in notes else []
 
@@ -163,41 +167,6 @@ def _check_chains(files: list[str], headers: dict[str, FileHeader]) -> list[Find
     return findings
 
 
-@dataclass
-class _Check:
-    """Follows the records of one file, also beyond damage."""
-
-    slot: int
-    lost: bool = False
-    """Behind damage: the next batch may have any slot."""
-    problems: list[tuple[int, int, str]] = field(default_factory=list)
-
-    def visit(self, data: memoryview, record: Record, header: BatchHeader | None, base: int) -> None:
-        if any(data[record.body + record.length : record.end]):
-            offset = base + record.body + record.length
-            self.problems.append((offset, record.slot, "padding that is not zero"))
-        if header is None:
-            return
-        if not self.lost and record.slot != self.slot:
-            raise Corrupt(f"a batch for slot {record.slot} where slot {self.slot} comes next")
-        self.slot, self.lost = record.slot + header.count, False
-
-    async def look_at(self, file: File, generation: int, offset: int, limit: int) -> None:
-        """Learn the slot of a damaged batch from its record header, if that is whole."""
-        found = await next_record(file, generation, offset, min(limit, offset + 64))
-        if found is not None and found[0] == offset and found[1] is not None:
-            self.slot = found[1]
-
-    async def go_on(self, file: File, generation: int, offset: int, limit: int) -> int:
-        """Where the walk may begin again behind damage at `offset`."""
-        found = await next_record(file, generation, offset + 8, limit)
-        if found is None:
-            return limit
-        offset, slot = found
-        self.lost, self.slot = slot is None, self.slot if slot is None else slot
-        return offset
-
-
 async def _verify_data(disk: Disk, name: str, header: FileHeader, following: FileHeader | None) -> list[Finding]:
     file = await disk.open(name)
     try:
@@ -214,7 +183,7 @@ async def _verify_records(file: File, name: str, header: FileHeader, following: 
     if size < header.size:
         findings.append(Finding(name, size, header.first_slot, True, f"it was made with {header.size} bytes"))
     limit = min(size, following.previous_end) if following is not None else size
-    check = _Check(header.first_slot)
+    check = Follower(header.first_slot)
     offset = FILE_HEADER_BYTES
     while offset < limit and len(findings) < MOST_FINDINGS:
         stop = await walk_file(file, header.generation, offset, limit, check.visit)

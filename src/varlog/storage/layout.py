@@ -1,6 +1,6 @@
 """Names and headers of a replica's files; docs/file-format.md is this in prose. Pure, no I/O.
 
-    replicas/<log>.<segment>.<stream>/
+    replicas/<log>.<segment>.<stream>/           of a copy: <log>.<segment>.<stream>.<number of the copy>
         spec                         what the replica was told at its creation; its presence means: created
         00000000000000000000.data    header of 4096 bytes, then records; named by the first slot
         00000000000000048211.data
@@ -8,6 +8,7 @@
         base                         the first slot still there, once files were removed by trimming
         free-0.data                  blocks for the next data file, fresh or recycled
         failed                       a write or sync failed: nothing here is trusted again
+        damaged                      something here does not match its checksum: what, for people
         copying                      it is being copied from other nodes and not complete: nothing here counts
         dropped                      the folder is being removed
 
@@ -40,7 +41,7 @@ FILE_HEADER_BYTES = 4096
 MOST_RESERVE_BYTES = 64 << 10
 """Kept free at the end of each file for bindings, trims and seals on a full volume."""
 
-SPEC, BASE, FAILED, DROPPED, COPYING = "spec", "base", "failed", "dropped", "copying"
+SPEC, BASE, FAILED, DAMAGED, DROPPED, COPYING = "spec", "base", "failed", "damaged", "dropped", "copying"
 DATA_SUFFIX, INDEX_SUFFIX, NEW_SUFFIX = ".data", ".index", ".new"
 FREE_PREFIX = "free-"
 

@@ -35,6 +35,8 @@ from varlog.base.errors import Corrupt, NotFound, ReplicaFailed, Unsupported
 from varlog.base.ids import Slot
 from varlog.ports.disk import Disk, File
 from varlog.storage import layout
+from varlog.storage.damage import Damage
+from varlog.storage.damage import decode as decode_damage
 from varlog.storage.facts import Facts
 from varlog.storage.files import DataFile, Files
 from varlog.storage.index import BindingColumn, Columns
@@ -60,6 +62,8 @@ class Recovered:
     producers: ProducerTable
     notes: list[str] = field(default_factory=list)
     """For people: what was cut off or made anew."""
+    damage: list[Damage] = field(default_factory=list)
+    """What was found earlier, and is still there."""
 
 
 async def recover(disk: Disk, folder: str, file_bytes: int) -> Recovered:
@@ -71,6 +75,8 @@ async def recover(disk: Disk, folder: str, file_bytes: int) -> Recovered:
     place, spec = await _read_spec(disk, folder, names)
     recovery = _Recovery(place, spec, names, file_bytes)
     await recovery.run()
+    if layout.DAMAGED in names:
+        recovery.result.damage = decode_damage(await read_whole(disk, place.path(layout.DAMAGED)))
     return recovery.result
 
 

@@ -12,12 +12,14 @@ to every later call and, by a marker in its folder, to every later opening.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import NamedTuple
 
 from varlog.base.errors import (
     AlreadyExists,
+    Corrupt,
     InvalidArgument,
     NotFound,
     NotWritten,
@@ -30,7 +32,9 @@ from varlog.base.ids import Glsn, ReplicaId, Slot
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
 from varlog.ports.disk import Disk, DiskFailed, replace_file
+from varlog.storage import damage as damages
 from varlog.storage import layout, search
+from varlog.storage.damage import Damage
 from varlog.storage.facts import Facts
 from varlog.storage.files import Files
 from varlog.storage.folders import complete_copy, drop_folder, make_folder
@@ -43,6 +47,8 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
 from varlog.storage.recovery import Recovered, recover
 from varlog.storage.search import DigestRow
+from varlog.storage.verify import STRETCH_SLOTS, Verification
+from varlog.storage.walk import Pause
 from varlog.storage.writer import Writer
 from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
@@ -69,6 +75,10 @@ class ReplicaLog:
         self.producers: ProducerTable = recovered.producers
         self.notes = recovered.notes
         """What opening had to mend, for people."""
+        self.damage: list[Damage] = recovered.damage
+        """What does not match its checksum, as far as it is known."""
+        self.on_damage: Callable[[], None] = lambda: None
+        """Called when a reader meets what does not match its checksum, or cannot be read."""
         self._place = recovered.place
         self._files = recovered.files
         self._pool = recovered.pool
@@ -144,6 +154,10 @@ class ReplicaLog:
     def staged(self) -> bool:
         """Something waits for `sync()`."""
         return self._writer.staged or bool(self._trim_to)
+
+    @property
+    def folder(self) -> str:
+        return self._place.folder
 
     @property
     def stored_bytes(self) -> int:
@@ -321,7 +335,8 @@ class ReplicaLog:
         limit = min(limit, self.durable)
         if start >= limit:
             return Run(start, start, memoryview(b""))
-        return await self._reader.read(start, limit, max_bytes, max_batches)
+        with self._watching():
+            return await self._reader.read(start, limit, max_bytes, max_batches)
 
     async def find_glsn(self, glsn: Glsn) -> Slot:
         """The first committed slot whose GLSN is `glsn` or greater; `committed` if there is none."""
@@ -329,12 +344,15 @@ class ReplicaLog:
         if glsn <= self.facts.trimmed_glsn:
             first = self.facts.trimmed_glsn + 1
             raise Trimmed(f"positions below {first} are trimmed", first)
-        return await search.slot_of_glsn(self._files, glsn, self.facts.committed)
+        with self._watching():
+            return await search.slot_of_glsn(self._files, glsn, self.facts.committed)
 
     async def find_time(self, time_us: int) -> Slot:
         """The first committed slot of a batch with this time or a later one; `committed` if there is none."""
         self._check()
-        return await search.slot_of_time(self._files, self._reader, time_us, self.facts.trimmed, self.facts.committed)
+        trimmed, committed = self.facts.trimmed, self.facts.committed
+        with self._watching():
+            return await search.slot_of_time(self._files, self._reader, time_us, trimmed, committed)
 
     async def bindings(self, start: Slot, end: Slot) -> list[Binding]:
         """What covers exactly `[start, end)`, joined where it is continuous."""
@@ -344,7 +362,8 @@ class ReplicaLog:
         self._refuse_trimmed(start)
         if end > self.committed:
             raise NotWritten(f"slots up to {end} are not all bound, {self.committed} are", self.committed)
-        return await search.bindings_of(self._files, start, end)
+        with self._watching():
+            return await search.bindings_of(self._files, start, end)
 
     async def batch_at(self, slot: Slot) -> BatchHeader | None:
         """The header of the batch that begins exactly at `slot`, staged ones too; None if none does."""
@@ -352,16 +371,63 @@ class ReplicaLog:
         self._refuse_trimmed(slot)
         if slot >= self.appended:
             return None
-        return await self._reader.header_at(slot)
+        with self._watching():
+            return await self._reader.header_at(slot)
 
     async def digest(self, low: Slot, high: Slot) -> list[DigestRow]:
         """What each slot of `[low, high)` holds; at most `search.DIGEST_ROWS` rows, to be asked on from the last."""
         self._check()
-        return await search.digest(self._files, self._reader, low, high, self.facts.trimmed, self.durable)
+        with self._watching():
+            return await search.digest(self._files, self._reader, low, high, self.facts.trimmed, self.durable)
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Whoever reads finds damage for all."""
+        try:
+            yield
+        except (Corrupt, DiskFailed):
+            if not self._closed:
+                self.on_damage()
+            raise
 
     def _refuse_trimmed(self, slot: Slot) -> None:
         if slot < self.facts.trimmed:
             raise Trimmed(f"slots below {self.facts.trimmed} are trimmed", self.facts.trimmed)
+
+    # ------------------------------------------------------------ scrub
+
+    def verification(self, pause: Pause) -> Verification:
+        """A pass over everything that is on disk, to be run beside whatever else is going on."""
+        self._check()
+        return Verification(self._files, pause, self.end)
+
+    async def located(self, found: Damage) -> Damage:
+        """With its GLSNs, without what is trimmed or lies beyond the end."""
+        self._check()
+        end = found.end if self.end is None else min(found.end, self.end)
+        slot = min(max(found.slot, self.trimmed), end)
+        bound = await self.bindings(Slot(slot), Slot(min(end, self.committed)))
+        glsns = (bound[0].glsn, bound[-1].glsn_end) if bound else (0, 0)
+        return Damage(slot, max(slot, end), *glsns, found.what)
+
+    async def mark_damaged(self, found: Sequence[Damage]) -> None:
+        """Remember it over restarts, together with what is known already."""
+        self._check()
+        self.damage = [*self.damage, *found][: damages.MOST_RANGES]
+        await replace_file(self._place.disk, self._place.path(layout.DAMAGED), damages.encode(self.damage))
+
+    async def fingerprint(self, stretches: dict[int, int]) -> tuple[int, list[int]]:
+        """The first whole stretch of an ended replica, and a crc for it and each after it: batches and positions."""
+        self._check()
+        first = -(-self.trimmed // STRETCH_SLOTS)
+        crcs: list[int] = []
+        for number in range(first, -(-self.committed // STRETCH_SLOTS)):
+            low, high = number * STRETCH_SLOTS, min((number + 1) * STRETCH_SLOTS, self.committed)
+            if low < self.trimmed:  # since we began
+                first, crcs = number + 1, []
+                continue
+            crcs.append(search.fold_bindings(await self.bindings(Slot(low), Slot(high)), stretches.get(number, 0)))
+        return first, crcs
 
     # ------------------------------------------------------------ housekeeping
 

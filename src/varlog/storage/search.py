@@ -1,12 +1,17 @@
 """Positions by GLSN and by time, bindings of a range, and what a range of slots holds."""
 
+from struct import Struct
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from varlog.base.ids import Slot
 from varlog.base.ranges import Binding
 from varlog.storage.files import DataFile, Files
 from varlog.storage.reader import Reader
 from varlog.wire.proto import varlog_pb2 as pb
+
+_BINDING = Struct("<QQQ")
 
 DIGEST_ROWS = 1 << 16
 """Most rows of one digest; who gets so many asks again from where the last one ends."""
@@ -37,6 +42,13 @@ async def bindings_of(files: Files, start: int, end: int) -> list[Binding]:
                 found.append(binding)
             start = stop
     return found
+
+
+def fold_bindings(bindings: list[Binding], crc: int) -> int:
+    """A checksum goes on over joined bindings: the same for the same positions, however they were recorded."""
+    for binding in bindings:
+        crc = crc32c(_BINDING.pack(binding.slot, binding.glsn, binding.count), crc)
+    return crc
 
 
 async def slot_of_glsn(files: Files, glsn: int, committed: int) -> Slot:

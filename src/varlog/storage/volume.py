@@ -1,16 +1,19 @@
 """A volume: one data folder of a node. Knows whose it is, and which replicas lie on it.
 
     identity                            cluster, node, incarnation, boot counter
-    replicas/<log>.<segment>.<stream>/  one folder a replica, see `layout`
+    replicas/<log>.<segment>.<stream>/  one folder a replica, see `layout`; of a copy with its number
+
+While a damaged replica is copied anew, both folders are there; once the copy is complete, it alone counts.
 
 The incarnation is made when the volume is formatted: a node that comes back with an empty disk is
 another node, whatever id it claims.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -102,21 +105,33 @@ class Volume:
 
     # ------------------------------------------------------------ replicas
 
-    def folder(self, replica: ReplicaId) -> str:
-        return f"{REPLICAS}/{replica}"
+    def folder(self, replica: ReplicaId, copy: int = 0) -> str:
+        """Where a replica lies that was made by the copy with this number; 0: it was opened empty."""
+        return f"{REPLICAS}/{replica}.{copy}" if copy else f"{REPLICAS}/{replica}"
 
-    async def replicas(self) -> list[ReplicaId]:
-        """Those that were created in full, in order."""
+    async def found(self) -> "list[Found]":
+        """Folders that were created in full, in order; of one replica the newest last."""
         found = []
         for name in await self.disk.list(REPLICAS):
             names = await self._names_in(name)
             if layout.SPEC in names and layout.COPYING not in names:
-                found.append(_parse(name))
-        return sorted(found)
+                found.append(Found(*_parse(name), self, f"{REPLICAS}/{name}"))
+        return sorted(found, key=lambda each: each[:2])
 
-    async def drop(self, replica: ReplicaId) -> None:
-        """Remove a replica, open or failed or half made; one that is not there is gone already."""
-        await drop_folder(self.disk, self.folder(replica))
+    async def replicas(self) -> list[ReplicaId]:
+        """Those that were created in full, in order."""
+        return list(dict.fromkeys(each.replica for each in await self.found()))
+
+    async def drop(self, replica: ReplicaId, keep: str = "") -> None:
+        """Remove a replica, open or failed or half made, but for the folder `keep`; older copies go first."""
+        names = [name for name in await self.disk.list(REPLICAS) if f"{name}.".startswith(f"{replica}.")]
+        for name in sorted(names, key=lambda name: (len(name), name)):
+            if f"{REPLICAS}/{name}" != keep:
+                await drop_folder(self.disk, f"{REPLICAS}/{name}")
+
+    async def drop_copy(self, replica: ReplicaId, copy: int) -> None:
+        """Remove what one copy has made so far."""
+        await drop_folder(self.disk, self.folder(replica, copy))
 
     async def _sweep(self) -> None:
         await self.disk.make_folder(REPLICAS)
@@ -133,12 +148,29 @@ class Volume:
             return []  # a stray file
 
 
-def _parse(name: str) -> ReplicaId:
+class Found(NamedTuple):
+    """A replica's folder."""
+
+    replica: ReplicaId
+    copy: int
+    volume: Volume
+    folder: str
+
+
+async def newest(volumes: Sequence[Volume]) -> tuple[list[Found], list[Found]]:
+    """Of each replica on the volumes of a node the folder that counts; and those that it has replaced."""
+    found = sorted([each for volume in volumes for each in await volume.found()], key=lambda each: each[:2])
+    counting = {each.replica: each for each in found}
+    return list(counting.values()), [each for each in found if counting[each.replica] is not each]
+
+
+def _parse(name: str) -> tuple[ReplicaId, int]:
     try:
-        log, segment, stream = map(int, name.split("."))
+        log, segment, stream, *copy = map(int, name.split("."))
+        (number,) = copy or (0,)
     except ValueError as wrong:
         raise Corrupt(f"{REPLICAS}/{name} is not named like a replica") from wrong
-    return ReplicaId(LogId(log), Epoch(segment), StreamId(stream))
+    return ReplicaId(LogId(log), Epoch(segment), StreamId(stream)), number
 
 
 def _encode(identity: Identity) -> bytes:

@@ -3,7 +3,7 @@
 Memory is bounded: a file is read in windows of `WINDOW_BYTES`, or of one record if that is larger.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -154,12 +154,27 @@ class Stop(NamedTuple):
     """Why it could not go on; None: the limit was reached."""
 
 
-async def walk_file(file: File, generation: int, start: int, limit: int, visit: Visit) -> Stop:
+Pause = Callable[[int], Awaitable[None]]
+"""Called with the size of each piece that was read, before the next one is."""
+
+
+async def walk_file(
+    file: File,
+    generation: int,
+    start: int,
+    limit: int,
+    visit: Visit,
+    *,
+    window_bytes: int = WINDOW_BYTES,
+    pause: Pause | None = None,
+) -> Stop:
     """Visit the records of `[start, limit)` one after the other, up to the first that is not whole and right."""
     offset = start
-    window = WINDOW_BYTES
+    window = window_bytes
     while offset < limit:
         data = await file.read(offset, min(window, limit - offset))
+        if pause is not None:
+            await pause(len(data))
         position = 0
         try:
             for record, header in records_in(data, 0, generation):
@@ -174,7 +189,7 @@ async def walk_file(file: File, generation: int, start: int, limit: int, visit: 
         except Corrupt as bad:
             return Stop(offset + position, bad.message)
         offset += position
-        window = WINDOW_BYTES
+        window = window_bytes
     return Stop(offset, None)
 
 

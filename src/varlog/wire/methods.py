@@ -23,8 +23,11 @@ class Method(IntEnum):
     DROP = 9
     REPORT = 10
 
-    # rebuilding, served by nodes
+    # rebuilding and scrubbing, served by nodes
     COPY = 11
+    SCRUB = 12
+    FINGERPRINT = 13
+    CONDEMN = 14
 
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
@@ -51,6 +54,7 @@ class Method(IntEnum):
     REMOVE_NODE = 45
     LEASE = 48
     RECONFIGURE_LOG = 52
+    SCRUB_NODE = 56
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -65,6 +69,9 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.DROP: (pb.DropRequest, pb.Empty),
     Method.REPORT: (pb.GetReportRequest, pb.GetReportResponse),
     Method.COPY: (pb.CopyRequest, pb.ReplicaStatus),
+    Method.SCRUB: (pb.ScrubRequest, pb.ScrubStatus),
+    Method.FINGERPRINT: (pb.FingerprintRequest, pb.FingerprintReply),
+    Method.CONDEMN: (pb.CondemnRequest, pb.ReplicaStatus),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
@@ -85,6 +92,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
     Method.RECONFIGURE_LOG: (pb.ReconfigureLogRequest, pb.LogInfo),
+    Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
 STORE by primaries, ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered

@@ -153,10 +153,13 @@ class LogOrder:
         self._release(known)
 
     def replace(self, stream: StreamId, lost: NodeId, node: NodeId) -> None:
-        """Another node has everything an ended stream holds, on disk, and is a member in the place of one."""
+        """Another node has all that an ended stream holds, on disk, and is a member in the place of one, or besides."""
         known = self._streams[stream]
         invariant(known.finalized or self._closed, "only what has ended gets other members", stream=stream)
-        known.members = tuple(node if member == lost else member for member in known.members)
+        if lost in known.members:
+            known.members = tuple(node if member == lost else member for member in known.members)
+        else:
+            known.members = (*known.members, node)
         known.tails.pop(lost, None)
         known.bound.pop(lost, None)
         known.stopped = ""  # it asked for nothing but this
@@ -247,6 +250,14 @@ class LogOrder:
         history = known.history
         first = bisect_right(history, start, key=lambda kept: kept[0].binding.slot_end)
         return [history[index][0] for index in range(first, len(history))]
+
+    def can_catch_up(self, stream: StreamId, start: Slot) -> bool:
+        """Whether a member that has commits up to `start` can be given all it missed."""
+        known = self._streams.get(stream)
+        if known is None or start >= known.committed:
+            return True
+        missed = self.missed(stream, start)
+        return bool(missed) and missed[0].binding.slot <= start
 
     def bound_cuts(self, limit: int) -> list[Cut]:
         """Cuts that every member has on disk: the driver deletes them, then calls `forget`."""

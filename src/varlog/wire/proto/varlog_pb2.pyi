@@ -277,25 +277,101 @@ class TrimRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., upto: _Optional[int] = ...) -> None: ...
 
 class DropRequest(_message.Message):
-    __slots__ = ("replica", "before")
+    __slots__ = ("replica", "before", "copy")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     BEFORE_FIELD_NUMBER: _ClassVar[int]
+    COPY_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     before: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., before: _Optional[int] = ...) -> None: ...
+    copy: bool
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., before: _Optional[int] = ..., copy: _Optional[bool] = ...) -> None: ...
 
 class CopyRequest(_message.Message):
-    __slots__ = ("spec", "end", "sources")
+    __slots__ = ("spec", "end", "sources", "in_place")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    IN_PLACE_FIELD_NUMBER: _ClassVar[int]
     spec: ReplicaSpec
     end: int
     sources: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ..., end: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
+    in_place: bool
+    def __init__(self, spec: _Optional[_Union[ReplicaSpec, _Mapping]] = ..., end: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., in_place: _Optional[bool] = ...) -> None: ...
+
+class Damage(_message.Message):
+    __slots__ = ("slot", "end_slot", "glsn", "end_glsn")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    END_SLOT_FIELD_NUMBER: _ClassVar[int]
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    END_GLSN_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    end_slot: int
+    glsn: int
+    end_glsn: int
+    def __init__(self, slot: _Optional[int] = ..., end_slot: _Optional[int] = ..., glsn: _Optional[int] = ..., end_glsn: _Optional[int] = ...) -> None: ...
+
+class ScrubStatus(_message.Message):
+    __slots__ = ("running", "done_bytes", "total_bytes", "passes", "ended_us", "found", "repaired")
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    DONE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PASSES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_US_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    REPAIRED_FIELD_NUMBER: _ClassVar[int]
+    running: bool
+    done_bytes: int
+    total_bytes: int
+    passes: int
+    ended_us: int
+    found: int
+    repaired: int
+    def __init__(self, running: _Optional[bool] = ..., done_bytes: _Optional[int] = ..., total_bytes: _Optional[int] = ..., passes: _Optional[int] = ..., ended_us: _Optional[int] = ..., found: _Optional[int] = ..., repaired: _Optional[int] = ...) -> None: ...
+
+class ScrubRequest(_message.Message):
+    __slots__ = ("begin",)
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    begin: bool
+    def __init__(self, begin: _Optional[bool] = ...) -> None: ...
+
+class FingerprintRequest(_message.Message):
+    __slots__ = ("replica", "first")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    first: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., first: _Optional[int] = ...) -> None: ...
+
+class FingerprintReply(_message.Message):
+    __slots__ = ("first", "crcs", "next", "read_us")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    CRCS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    READ_US_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    crcs: _containers.RepeatedScalarFieldContainer[int]
+    next: int
+    read_us: int
+    def __init__(self, first: _Optional[int] = ..., crcs: _Optional[_Iterable[int]] = ..., next: _Optional[int] = ..., read_us: _Optional[int] = ...) -> None: ...
+
+class CondemnRequest(_message.Message):
+    __slots__ = ("replica", "damage", "why")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    damage: Damage
+    why: str
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., damage: _Optional[_Union[Damage, _Mapping]] = ..., why: _Optional[str] = ...) -> None: ...
+
+class ScrubNodeRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
 
 class LogStreamUncommitReport(_message.Message):
-    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble", "leads")
+    __slots__ = ("log_stream_id", "uncommitted_llsn_offset", "uncommitted_llsn_length", "high_watermark", "log_id", "segment", "bound_llsn_offset", "state", "trimmed_glsn", "stored_bytes", "missed_commits", "trouble", "damage", "read_us", "leads")
     LOG_STREAM_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UNCOMMITTED_LLSN_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +384,8 @@ class LogStreamUncommitReport(_message.Message):
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
     MISSED_COMMITS_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
+    READ_US_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     log_stream_id: int
     uncommitted_llsn_offset: int
@@ -321,15 +399,17 @@ class LogStreamUncommitReport(_message.Message):
     stored_bytes: int
     missed_commits: bool
     trouble: str
+    damage: _containers.RepeatedCompositeFieldContainer[Damage]
+    read_us: int
     leads: Leads
-    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ..., trouble: _Optional[str] = ..., leads: _Optional[_Union[Leads, str]] = ...) -> None: ...
+    def __init__(self, log_stream_id: _Optional[int] = ..., uncommitted_llsn_offset: _Optional[int] = ..., uncommitted_llsn_length: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_id: _Optional[int] = ..., segment: _Optional[int] = ..., bound_llsn_offset: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., trimmed_glsn: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., missed_commits: _Optional[bool] = ..., trouble: _Optional[str] = ..., damage: _Optional[_Iterable[_Union[Damage, _Mapping]]] = ..., read_us: _Optional[int] = ..., leads: _Optional[_Union[Leads, str]] = ...) -> None: ...
 
 class GetReportRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetReportResponse(_message.Message):
-    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "volumes", "directory_version")
+    __slots__ = ("storage_node_id", "uncommit_reports", "boot", "sequence", "complete", "volumes", "directory_version", "scrub")
     STORAGE_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     UNCOMMIT_REPORTS_FIELD_NUMBER: _ClassVar[int]
     BOOT_FIELD_NUMBER: _ClassVar[int]
@@ -337,6 +417,7 @@ class GetReportResponse(_message.Message):
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     VOLUMES_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
     storage_node_id: int
     uncommit_reports: _containers.RepeatedCompositeFieldContainer[LogStreamUncommitReport]
     boot: int
@@ -344,7 +425,8 @@ class GetReportResponse(_message.Message):
     complete: bool
     volumes: _containers.RepeatedCompositeFieldContainer[Volume]
     directory_version: int
-    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., directory_version: _Optional[int] = ...) -> None: ...
+    scrub: ScrubStatus
+    def __init__(self, storage_node_id: _Optional[int] = ..., uncommit_reports: _Optional[_Iterable[_Union[LogStreamUncommitReport, _Mapping]]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., complete: _Optional[bool] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., directory_version: _Optional[int] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ...) -> None: ...
 
 class LogStreamCommitResult(_message.Message):
     __slots__ = ("log_stream_id", "committed_glsn_offset", "committed_glsn_length", "high_watermark", "prev_high_watermark", "log_id", "segment", "committed_llsn_offset")
@@ -575,7 +657,7 @@ class LogInfo(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams")
+    __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
     ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -589,6 +671,7 @@ class NodeInfo(_message.Message):
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     OPEN_STREAMS_FIELD_NUMBER: _ClassVar[int]
     ENDED_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
     id: int
     incarnation: str
     address: str
@@ -602,7 +685,8 @@ class NodeInfo(_message.Message):
     draining: bool
     open_streams: int
     ended_streams: int
-    def __init__(self, id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., connected: _Optional[bool] = ..., last_seen_us: _Optional[int] = ..., replicas: _Optional[int] = ..., troubles: _Optional[_Iterable[str]] = ..., boot: _Optional[int] = ..., draining: _Optional[bool] = ..., open_streams: _Optional[int] = ..., ended_streams: _Optional[int] = ...) -> None: ...
+    scrub: ScrubStatus
+    def __init__(self, id: _Optional[int] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ..., volumes: _Optional[_Iterable[_Union[Volume, _Mapping]]] = ..., connected: _Optional[bool] = ..., last_seen_us: _Optional[int] = ..., replicas: _Optional[int] = ..., troubles: _Optional[_Iterable[str]] = ..., boot: _Optional[int] = ..., draining: _Optional[bool] = ..., open_streams: _Optional[int] = ..., ended_streams: _Optional[int] = ..., scrub: _Optional[_Union[ScrubStatus, _Mapping]] = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("log", "segment", "previous_high_watermark", "high_watermark", "ranges")
@@ -826,18 +910,20 @@ class StreamStatus(_message.Message):
     def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., committed: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class ReplicaReport(_message.Message):
-    __slots__ = ("node", "reported", "contiguous", "state", "stored_bytes")
+    __slots__ = ("node", "reported", "contiguous", "state", "stored_bytes", "damage")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REPORTED_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FIELD_NUMBER: _ClassVar[int]
     node: int
     reported: bool
     contiguous: int
     state: ReplicaState
     stored_bytes: int
-    def __init__(self, node: _Optional[int] = ..., reported: _Optional[bool] = ..., contiguous: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+    damage: _containers.RepeatedCompositeFieldContainer[Damage]
+    def __init__(self, node: _Optional[int] = ..., reported: _Optional[bool] = ..., contiguous: _Optional[int] = ..., state: _Optional[_Union[ReplicaState, str]] = ..., stored_bytes: _Optional[int] = ..., damage: _Optional[_Iterable[_Union[Damage, _Mapping]]] = ...) -> None: ...
 
 class LogStatus(_message.Message):
     __slots__ = ("log", "tail", "kept_cuts", "streams", "trouble")

@@ -1,0 +1,160 @@
+"""Which replicas of ended streams are missing, which are whole, and where others can be made: for the rebuilder.
+
+Looks only; nothing is changed here. A replica is out when its node has been away for long, says that it has
+failed, is damaged or lacks something for good, or lists all it has without it.
+"""
+
+from collections.abc import Iterator
+
+from varlog.base.ids import Epoch, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.placement import place_replacement
+from varlog.ports import Clock
+from varlog.repository.absences import Absences
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLinks, is_hurt, slots_of
+from varlog.repository.opening import candidates
+from varlog.repository.orderer import Orderer
+from varlog.repository.unavailable import describe_missing, missing_ranges
+from varlog.wire.proto import varlog_pb2 as pb
+
+LOOK_S = 0.25
+"""How often it is looked whether something is missing, and how far copies are."""
+COPIES_AT_ONCE = 8
+"""In the whole cluster."""
+COPIES_PER_NODE = 2
+"""On one node, to be written there."""
+LACKING_S = 5.0
+"""How long a node that is a member may list all it has without a replica before that counts as lost."""
+
+
+class Survey:
+    """Of all logs."""
+
+    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks, rebuild_s: float) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._orderer = orderer
+        self._links = links
+        self._rebuild_s = rebuild_s
+        self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._lacking: dict[tuple[ReplicaId, NodeId], float] = {}
+        """Since when a member does not list its replica."""
+        self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
+        """Until when a node is not chosen for a stream, unless it is the only one."""
+
+    def look(self) -> dict[ReplicaId, pb.StreamInfo]:
+        """To be called every `LOOK_S`; all streams that have ended."""
+        self._absences.look()
+        now, ended = self._clock.now(), dict(self.ended())
+        self._avoid = {key: until for key, until in self._avoid.items() if until > now}
+        self._lacking = {key: since for key, since in self._lacking.items() if key[0] in ended}
+        return ended
+
+    def ended(self) -> Iterator[tuple[ReplicaId, pb.StreamInfo]]:
+        for number, log in self._catalog.logs.items():
+            for segment in log.chain if not log.removing else ():
+                for stream in segment.streams:
+                    if stream.state == pb.STREAM_FINALIZED:
+                        yield ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id)), stream
+
+    def avoid(self, name: ReplicaId, node: NodeId, seconds: float) -> None:
+        """A copy was given up there."""
+        self._avoid[name, node] = self._clock.now() + seconds
+
+    # ------------------------------------------------------------ who is out
+
+    def is_out(self, node: NodeId, name: ReplicaId, end: int) -> bool:
+        """Its replica will not come back, as far as one can tell."""
+        row = self._links.row(node, name)
+        if row is not None and (is_hurt(row) or not (self._settles(name) or self._can_finish(name, row, end))):
+            return True
+        return self._lacks(node, name) or self._absences.is_lost(node, self._rebuild_s)
+
+    def _lacks(self, node: NodeId, name: ReplicaId) -> bool:
+        """A disk of it was lost, and with it this replica: it lists all it has, time and again, without it."""
+        if not self._links.lacks(node, name):
+            self._lacking.pop((name, node), None)
+            return False
+        now = self._clock.now()
+        return now - self._lacking.setdefault((name, node), now) >= LACKING_S
+
+    def _can_finish(self, name: ReplicaId, row: pb.LogStreamUncommitReport, end: int) -> bool:
+        """Whether it has all positions, or those it lacks are still remembered."""
+        committed = Slot(row.uncommitted_llsn_offset - 1)
+        if committed >= end or slots_of(row) < end:
+            return committed >= end
+        order = self._orderer.order(name.log)
+        return order.stream(name.stream) is not None and order.can_catch_up(name.stream, committed)
+
+    def _settles(self, name: ReplicaId) -> bool:
+        """Where not every member has everything when a stream ends, what they lack they take from each other."""
+        return self._catalog.log(name.log).chain[name.segment - 1].ordering != "cut"
+
+    def drains(self, node: NodeId) -> bool:
+        known = self._catalog.nodes.get(node)
+        return known is not None and known.draining
+
+    def is_thin(self, name: ReplicaId, stream: pb.StreamInfo) -> bool:
+        """Whether it has fewer members than its segment wants: one was removed for good."""
+        return len(stream.members) < self._catalog.log(name.log).chain[name.segment - 1].replicas
+
+    def is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
+        """It is here with its data."""
+        row = self._links.row(node, name)
+        whole = row is not None and not is_hurt(row) and slots_of(row) >= end
+        return whole and node in self._links.connected()
+
+    def sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
+        """Members that have all of it, those that few copies read from first."""
+        busy = [copied for _, each in self.ended() if each.HasField("copy") for copied in each.members]
+        connected = dict.fromkeys(self._links.connected())
+        found = []
+        for node in map(NodeId, stream.members):
+            row = self._links.row(node, name)
+            if node not in connected or row is None or row.state != pb.REPLICA_FINISHED or row.damage:
+                continue
+            if slots_of(row) == stream.end_slot:
+                found.append(node)
+        return sorted(found, key=lambda node: (busy.count(node), node))
+
+    def choose(self, name: ReplicaId, stream: pb.StreamInfo, lost: NodeId, *, only_fit: bool) -> NodeId | None:
+        """The node to copy to, if there is one, and not too much is copied already."""
+        under_way = [each.copy.node for _, each in self.ended() if each.HasField("copy")]
+        if len(under_way) >= COPIES_AT_ONCE:
+            return None
+        row = self._links.row(lost, name)
+        known = row is not None or self._lacks(lost, name)
+        here = known and lost in self._links.connected() and under_way.count(lost) < COPIES_PER_NODE
+        if here and row is not None and row.damage and (name, lost) not in self._avoid:
+            return lost
+        free = {
+            node: candidate
+            for node, candidate in candidates(self._catalog, self._links).items()
+            if node not in stream.members
+            and not (only_fit and candidate.unfit)
+            and under_way.count(node) < COPIES_PER_NODE
+            and self._links.row(node, name) is None  # what it had of this stream is still to be dropped
+        }
+        fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
+        others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
+        chosen = place_replacement(fresh or free, [other.zone for other in others if other is not None])
+        return lost if chosen is None and here and not only_fit else chosen
+
+    def has_room(self, stream: pb.StreamInfo) -> bool:
+        """Whether some other node may take a copy of it, be it later."""
+        others = candidates(self._catalog, self._links)
+        return any(node not in stream.members and not each.unfit for node, each in others.items())
+
+    def unavailable(self, name: ReplicaId, stream: pb.StreamInfo) -> str:
+        connected = dict.fromkeys(self._links.connected())
+        rows = [self._links.row(NodeId(node), name) for node in stream.members if node in connected]
+        serving = [
+            row
+            for row in rows
+            if row is not None and row.state != pb.REPLICA_FAILED and slots_of(row) >= stream.end_slot
+        ]
+        missing = missing_ranges(stream.end_slot, serving)
+        what = describe_missing(self._catalog.log(name.log), stream, missing)
+        if what:
+            return f"{what} are unavailable: none of the nodes {', '.join(map(str, stream.members))} is here with them"
+        return "what is damaged of it is whole on another node, but none has all of it" if serving else ""

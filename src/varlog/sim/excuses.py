@@ -1,0 +1,150 @@
+"""What a run need not reach in the end, and exactly why: copies that are out for good, too few nodes left.
+
+Everything else must work again once faults have stopped; see `Scenario`.
+"""
+
+from varlog.sim.audit import sync_failures
+from varlog.sim.checkers import Violation
+from varlog.sim.cluster import NODE_PORT, SimulatedCluster
+from varlog.sim.drainer import Drainer
+from varlog.sim.faults import Nemesis
+from varlog.sim.host import Host
+from varlog.sim.weather import Shape
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Excuses:
+    """Of one run."""
+
+    def __init__(self, cluster: SimulatedCluster, nemesis: Nemesis, shape: Shape) -> None:
+        self._cluster = cluster
+        self._nemesis = nemesis
+        self._shape = shape
+        self.lost: Host | None = None
+        """Gone for good."""
+        self.drainer: Drainer | None = None
+        self.replicas: dict[tuple[int, int], list[pb.ReplicaReport]] = {}
+        """What the members of each stream reported last."""
+
+    def healable(self, info: pb.LogInfo) -> bool:
+        """Whether there are nodes enough for streams without those that are lost or drain."""
+        usable = [host for host in self._cluster.nodes if not self.is_drained(host)]
+        return len(usable) >= (info.replicas if info.ordering == "cut" else info.ack)
+
+    def is_drained(self, host: Host) -> bool:
+        return self.drainer is not None and self.drainer.address == f"{host.name}:{NODE_PORT}"
+
+    def on_drained(self, info: pb.LogInfo) -> list[pb.StreamInfo]:
+        """Open streams of a log that are on the node which drains."""
+        open_streams = [stream for stream in streams_of(info) if stream.state != pb.STREAM_FINALIZED]
+        return [
+            stream
+            for stream in open_streams
+            if any(self.is_drained(self.host_of(info, node)) for node in stream.members)
+        ]
+
+    def not_left(self, infos: dict[str, pb.LogInfo]) -> list[Violation]:
+        """A drained node has nothing open any more, where there are nodes enough without it."""
+        return [
+            Violation("I14", name, f"stream {stream.id} has not left the node that drains")
+            for name, info in infos.items()
+            if not info.sealed and self.healable(info)
+            for stream in self.on_drained(info)
+        ]
+
+    def not_moved(self, infos: dict[str, pb.LogInfo]) -> list[Violation]:
+        """Nor has it copies of what has ended, where others can take them."""
+        return [
+            Violation("I14", name, f"the copy of stream {stream.id} has not left the node that drains")
+            for name, info in infos.items()
+            for stream in streams_of(info)
+            if stream.state == pb.STREAM_FINALIZED and self.has_source(info, stream) and self._can_move(info, stream)
+        ]
+
+    def _can_move(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        hosts = [self.host_of(info, node) for node in stream.members]
+        others = [host for host in self._cluster.nodes if host not in hosts and not self.is_drained(host)]
+        return any(map(self.is_drained, hosts)) and bool(others)
+
+    def excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
+        """Why a stream need not take appends: one of its members is out for good, and it is not reconfigured yet."""
+        if info.sealed:
+            return "the log is sealed"
+        if stream.state == pb.STREAM_FINALIZED:
+            return "it has ended"
+        troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
+        troubles += filter(None, [self.stuck_with_rot(info, stream)])
+        if self.healable(info):
+            # It must be noticed, and another stream take its place; but a flipped bit is found only by who reads it.
+            troubles = [trouble for trouble in troubles if trouble.startswith("a bit")]
+        return next(iter(troubles), "")
+
+    def stuck_with_rot(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
+        """Why rot in a stream that has not ended is not repaired: there are too few nodes to replace the stream."""
+        hosts = [self.host_of(info, node) for node in stream.members]
+        open_ = stream.state != pb.STREAM_FINALIZED and not info.sealed
+        if not open_ or self.healable(info) or self._nemesis.rotting not in hosts:
+            return ""
+        return f"bits flipped on {self._nemesis.rotting.name}, and there are too few nodes for another stream"
+
+    def trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
+        """What puts a member out for good: the loss of its node, a flipped bit, or a failed sync of its own files."""
+        host = self.host_of(info, node)
+        if host is self.lost:
+            return f"{host.name} is lost for good"
+        if host is self._nemesis.rotten:
+            return f"a bit flipped on {host.name}"
+        epoch = next(segment.epoch for segment in info.chain if stream in segment.streams)
+        if sync_failures(host, f"{info.id}.{epoch}.{stream.id}"):
+            return f"a sync of its replica on {host.name} failed"
+        return ""
+
+    def readable(self, info: pb.LogInfo) -> bool:
+        """Whether every stream of a log has a member left."""
+        if info.ordering != "cut" and not info.sealed and not self.healable(info):
+            return False  # where it ends only its leader knows, or who may seal it
+        if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
+            return False
+        return all(self.has_source(info, stream) for stream in streams_of(info))
+
+    def _only_lost_has_the_end(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Under a leader one node alone may have the last slots of a segment, never acknowledged, and be lost."""
+        if self.lost is None or not any(self.host_of(info, node) is self.lost for node in stream.members):
+            return False
+        tails = [each.contiguous for each in self.replicas.get((info.id, stream.id), ()) if each.reported]
+        return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
+
+    def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Whether a member is left that nothing has happened to."""
+        return any(
+            not self.trouble(info, stream, node) and self.host_of(info, node) is not self._nemesis.rotting
+            for node in stream.members
+        )
+
+    def thin(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
+        """Why a stream need not have all its replicas at the end; empty: it must."""
+        troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
+        if not troubles:
+            return self.stuck_with_rot(info, stream)
+        if self._only_lost_has_the_end(info, stream):
+            return "the end of it was on the lost node alone"
+        if any(trouble.startswith("a bit") for trouble in troubles) or not self._shape.rebuilds:
+            return troubles[0]
+        if stream.state != pb.STREAM_FINALIZED:
+            return f"it has not ended, and {troubles[0]}"
+        if not self.has_source(info, stream):
+            return "no member is left to copy from"
+        hosts = [self.host_of(info, node) for node in stream.members]
+        if sum(host not in hosts for host in self._cluster.nodes) < len(troubles):
+            return "there are no nodes left to copy to"
+        return ""
+
+    def host_of(self, info: pb.LogInfo, node: int) -> Host:
+        address = next(each.address for each in info.nodes if each.node_id == node)
+        hosts = [*self._cluster.nodes, self.lost] if self.lost is not None else self._cluster.nodes
+        return next(host for host in hosts if f"{host.name}:{NODE_PORT}" == address)
+
+
+def streams_of(info: pb.LogInfo) -> list[pb.StreamInfo]:
+    """Those of all segments."""
+    return [stream for segment in info.chain for stream in segment.streams]

@@ -1,0 +1,193 @@
+"""The scrub of one replica: what has rotted is found by its slots, beside whatever else is going on."""
+
+import pytest
+from tests.storage.crash_disk import CrashDisk
+from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, read_all, reopen, run
+
+from varlog.base.ids import Glsn, Slot
+from varlog.storage.damage import Damage, decode, describe
+from varlog.storage.inspect import dump
+from varlog.storage.layout import FILE_HEADER_BYTES
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.verify import Verification
+
+
+async def no_pause(size: int) -> None:
+    assert size > 0
+
+
+async def verify(log: ReplicaLog) -> Verification:
+    verification = log.verification(no_pause)
+    await verification.run()
+    return verification
+
+
+async def offset_of(disk: CrashDisk, path: str, slot: int, kind: str = "BATCH") -> int:
+    (offset,) = [row.offset async for row in dump(disk, path) if (row.kind, row.slot) == (kind, slot)]
+    return offset
+
+
+def test_a_healthy_replica_has_no_damage_at_any_stage_of_its_life() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        assert not (await verify(log)).damage
+        await fill(log, 4)
+        assert not (await verify(log)).damage
+        await log.collect()
+        log.stage_trim(Glsn(40))
+        log.stage_batches(log.appended, [batch(1)])
+        assert not (await verify(log)).damage, "what is staged is not looked at"
+        await log.sync()
+        await log.collect()
+        log.stage_seal()
+        log.stage_finish(log.committed)
+        await log.sync()
+        assert not (await verify(log)).damage
+        assert not (await verify(await reopen(disk))).damage
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("where", [1, 10, 30, 41, 60, 90, 130, 400])
+def test_a_flipped_bit_anywhere_in_a_record_is_found_with_its_slot_and_position(where: int) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        count = await fill(log, 3)
+        path = data_paths(disk)[1]
+        slot = int(path.rpartition("/")[2][:20]) + 5
+        disk.flip(path, await offset_of(disk, path, slot) + where)
+        verification = await verify(log)
+        assert [(each.slot, each.end) for each in verification.damage] == [(slot, slot + 1)]
+        found = await log.located(verification.damage[0])
+        assert (found.glsn, found.glsn_end) == (slot + 1, slot + 2)
+        assert str(found) == f"slot {slot} (positions {slot + 1} to {slot + 1})"
+        assert count > slot + 2
+
+    run(scenario())
+
+
+def test_damage_in_several_places_is_told_apart() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 3)
+        first, second = data_paths(disk)[:2]
+        hurt = [await offset_of(disk, first, slot) + 100 for slot in (3, 4, 9)]
+        for offset in (*hurt, await offset_of(disk, first, 12, "BIND") + 45):
+            disk.flip(first, offset)
+        disk.flip(second, 100)
+        begins = int(second.rpartition("/")[2][:20])
+        found = [(each.slot, each.end) for each in (await verify(log)).damage]
+        assert found == [(3, 5), (9, 10), (13, 13), (begins, begins)], "a binding and a header take no slots"
+
+    run(scenario())
+
+
+def test_the_end_of_what_is_synced_may_be_damaged_too() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0), batch(1, count=3))
+        disk.flip(data_paths(disk)[0], await offset_of(disk, data_paths(disk)[0], 1) + 60)
+        assert [(each.slot, each.end) for each in (await verify(log)).damage] == [(1, 4)]
+        assert (await log.located((await verify(log)).damage[0])).glsn_end == 0, "it has no position yet"
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("name", ["spec", "base"])
+def test_small_files_are_looked_at(name: str) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 3)
+        log.stage_trim(Glsn(40))
+        await log.sync()
+        await log.collect()
+        disk.flip(f"{FOLDER}/{name}", 20)
+        (found,) = (await verify(log)).damage
+        assert found.what.startswith(f"{name}: ")
+
+    run(scenario())
+
+
+def test_a_damaged_sidecar_is_made_anew() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 3)
+        await log.collect()
+        sidecar = next(path for path in disk.paths() if path.endswith(".index"))
+        disk.flip(sidecar, 120)
+        assert not (await verify(log)).damage
+        await log.collect()
+        again = await reopen(disk)
+        assert not again.notes
+        assert len(await read_all(again)) == again.durable
+
+    run(scenario())
+
+
+def test_damage_is_remembered_and_does_not_keep_the_rest_from_being_read() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 3)
+        path = data_paths(disk)[0]
+        disk.flip(path, await offset_of(disk, path, 2) + 100)
+        met: list[int] = []
+        log.on_damage = lambda: met.append(1)
+        with pytest.raises(Exception, match="checksum"):
+            await log.read(Slot(2), log.committed, 100)
+        assert met == [1], "who reads finds it for all"
+        await log.mark_damaged([await log.located(each) for each in (await verify(log)).damage])
+        await log.collect()
+        again = await reopen(disk)
+        assert [(each.slot, each.end, each.glsn) for each in again.damage] == [(2, 3, 3)]
+        assert (await again.read(Slot(3), again.committed, 100)).slot == 3
+
+    run(scenario())
+
+
+def test_damage_for_people() -> None:
+    many = [Damage(slot, slot + 1) for slot in range(6)]
+    assert describe([Damage(3, 9, 13, 19, "why")]) == "slots 3 to 8 (positions 13 to 18): why"
+    assert describe(many) == "slot 0, slot 1, slot 2, slot 3 and 2 more"
+    assert decode(b"\x00 no list")[0].end == 0
+
+
+def test_equal_replicas_have_equal_fingerprints_however_they_came_to_be() -> None:
+    async def scenario() -> None:
+        async def make(*, groups: int, last: int = 0, gap: int = 0) -> tuple[int, list[int]]:
+            log = await create(CrashDisk())
+            for number in range(0, 30, groups):
+                await append(log, *(batch(number + each) for each in range(groups)))
+            await append(log, batch(last, count=2), batch(99))
+            for count in (30 // groups,) * groups:
+                bind(log, count)
+            bind(log, 2, gap=gap)
+            log.stage_seal()
+            log.stage_finish(Slot(32))  # what lies beyond is no part of it
+            await log.sync()
+            return await log.fingerprint((await verify(log)).stretches)
+
+        first = await make(groups=3)
+        assert len(first[1]) == 1
+        assert await make(groups=5) == first
+        assert await make(groups=3, last=1) != first
+        assert await make(groups=3, gap=1) != first
+
+    run(scenario())
+
+
+def test_the_header_of_a_file_is_part_of_it() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 1)
+        disk.flip(data_paths(disk)[0], FILE_HEADER_BYTES // 2)
+        assert [(each.slot, each.end) for each in (await verify(log)).damage] == [(0, 0)]
+
+    run(scenario())
