@@ -27,7 +27,7 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
-from varlog.repository.sealing import seal_members
+from varlog.repository.sealing import refuse_unsealable, seal_members
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -77,6 +77,7 @@ class Reconfigurer:
         nodes for it, it may stay on those that drain and have it.
         """
         log = self._catalog.log(number)
+        refuse_unsealable(self._links, log)
         segment = pb.SegmentInfo(
             epoch=log.chain[-1].epoch + 1,
             ordering=wanted.ordering,

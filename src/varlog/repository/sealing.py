@@ -36,6 +36,20 @@ async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple
     return {StreamId(stream.id): end}, segment.base + end
 
 
+def refuse_unsealable(links: NodeLinks, log: pb.LogInfo) -> None:
+    """Raises `Unavailable` if it is clear beforehand that too few members would answer."""
+    segment = log.chain[-1]
+    connected = links.connected()
+    for stream in segment.streams if segment.ordering != "cut" else ():
+        quorum = leader.seal_quorum(len(stream.members), segment.ack)
+        away = [str(node) for node in stream.members if NodeId(node) not in connected]
+        if len(stream.members) - len(away) < quorum and stream.state != pb.STREAM_FINALIZED:
+            raise Unavailable(
+                f"what was acknowledged can be told only by {quorum} of its {len(stream.members)} members, "
+                f"and node {', '.join(away)} is not connected"
+            )
+
+
 class _Sealing:
     """Of one stream."""
 

@@ -3,6 +3,7 @@
 Everything else must work again once faults have stopped; see `Scenario`.
 """
 
+from varlog.core.ordering.leader import seal_quorum
 from varlog.sim.audit import sync_failures
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, SimulatedCluster
@@ -74,10 +75,18 @@ class Excuses:
             return "it has ended"
         troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
         troubles += filter(None, [self.stuck_with_rot(info, stream)])
-        if self.healable(info):
+        if self.healable(info) and self._sealable(info, stream):
             # It must be noticed, and another stream take its place; but a flipped bit is found only by who reads it.
             troubles = [trouble for trouble in troubles if trouble.startswith("a bit")]
         return next(iter(troubles), "")
+
+    def _sealable(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Under a leader, whether enough members are left to tell what was acknowledged."""
+        segment = next(segment for segment in info.chain if stream in segment.streams)
+        if segment.ordering == "cut":
+            return True
+        left = [node for node in stream.members if not self.trouble(info, stream, node)]
+        return len(left) >= seal_quorum(len(stream.members), segment.ack)
 
     def stuck_with_rot(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
         """Why rot in a stream that has not ended is not repaired: there are too few nodes to replace the stream."""
@@ -101,8 +110,10 @@ class Excuses:
 
     def readable(self, info: pb.LogInfo) -> bool:
         """Whether every stream of a log has a member left."""
-        if info.ordering != "cut" and not info.sealed and not self.healable(info):
-            return False  # where it ends only its leader knows, or who may seal it
+        last = info.chain[-1]
+        if last.ordering != "cut" and not info.sealed:
+            if not self.healable(info) or not self._sealable(info, last.streams[0]):
+                return False  # where it ends only its leader knows, or who may seal it
         if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
             return False
         return all(self.has_source(info, stream) for stream in streams_of(info))

@@ -139,6 +139,9 @@ class Volume:
             names = await self._names_in(name)
             if layout.DROPPED in names or layout.COPYING in names:
                 await drop_folder(self.disk, f"{REPLICAS}/{name}")
+            elif name.count(".") > 2:
+                # The mark of a copy in the making is gone; whether for good is certain only after this.
+                await self.disk.sync_folder(f"{REPLICAS}/{name}")
         await self.disk.sync_folder("")
 
     async def _names_in(self, name: str) -> list[str]:
