@@ -111,9 +111,9 @@ class Excuses:
     def readable(self, info: pb.LogInfo) -> bool:
         """Whether every stream of a log has a member left."""
         last = info.chain[-1]
-        if last.ordering != "cut" and not info.sealed:
-            if not self.healable(info) or not self._sealable(info, last.streams[0]):
-                return False  # where it ends only its leader knows, or who may seal it
+        led = last.ordering != "cut" and not info.sealed
+        if led and not (self.healable(info) and self._sealable(info, last.streams[0])):
+            return False  # where it ends only its leader knows, or who may seal it
         if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
             return False
         return all(self.has_source(info, stream) for stream in streams_of(info))
