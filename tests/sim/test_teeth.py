@@ -19,6 +19,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "cut_announced_early": 20,
+    "cut_announced_out_of_turn": 200,
     "deposed_leader_writes": 40,
     "drain_forgotten": 40,
     "end_before_the_last_cut": 60,
@@ -31,6 +32,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "producers_forgotten": 60,
     "retry_with_new_identity": 20,
     "stale_tail": 20,
+    "stray_cut_taken": 240,
     "trim_answered_early": 100,
     "unsynced_tail_reported": 20,
 }
@@ -41,6 +43,7 @@ EVIDENCE: dict[str, set[str]] = {
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "cut_announced_early": {"I1", "I2", "I4", "I10", "I14", "defect"},
+    "cut_announced_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "deposed_leader_writes": {"I1", "I2", "I4", "I10", "I14", "defect"},
     "drain_forgotten": {"I14"},
     "end_before_the_last_cut": {"I11"},
@@ -53,6 +56,7 @@ EVIDENCE: dict[str, set[str]] = {
     "producers_forgotten": {"I5", "I6"},
     "retry_with_new_identity": {"I5", "I6"},
     "stale_tail": {"I10"},
+    "stray_cut_taken": {"I1", "I2", "I3", "I8", "I9", "I11", "I14", "defect"},
     "trim_answered_early": {"I13"},
     "unsynced_tail_reported": {"I1", "I2", "I4", "I8", "I14", "defect", "status"},
 }

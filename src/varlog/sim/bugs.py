@@ -29,7 +29,7 @@ from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
-from varlog.repository.orderer import Orderer
+from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
@@ -96,6 +96,13 @@ def _leaves_last_words(weather: Weather) -> bool:
     faults, shape = weather.faults, weather.shape
     dies = faults.node_crashes + faults.snipes > 0 and shape.replicas >= 2
     return dies and weather.network.stragglers > 0 and shape.lost_ms >= 300
+
+
+def _overlapping_cuts_are_cut_off(weather: Weather) -> bool:
+    """Several cuts are under way at once, of several streams, and leaders lose the lead."""
+    faults, shape = weather.faults, weather.shape
+    ends = faults.repository_crashes + faults.failing_commits + faults.snipes > 0
+    return ends and shape.repositories > 1 and shape.streams * shape.logs > 1
 
 
 # ---------------------------------------------------------------- node
@@ -236,22 +243,44 @@ def missing_report_ignored() -> Iterator[None]:
 
 @_bug("a cut is announced while it is being persisted")
 def cut_announced_early() -> Iterator[None]:
-    next_cut, commit = LogOrder.next_cut, Orderer._commit
-    made: list[Cut] = []
+    plain = Orderer._persist
 
-    def remember(self: LogOrder) -> Cut | None:
-        cut = next_cut(self)
-        if cut is not None:
-            made.append(cut)
-        return cut
+    async def announce_and_persist(self: Orderer, planned: Planned) -> None:
+        self._announce([cut for _, cut in planned.cuts])
+        await plain(self, planned)
 
-    async def announce_and_commit(self: Orderer, transaction: Transaction) -> bool:
-        cuts = made[:]
-        made.clear()
-        self._announce(cuts)
-        return await commit(self, transaction)
+    with _swap(Orderer, _persist=announce_and_persist):
+        yield
 
-    with _swap(LogOrder, next_cut=remember), _swap(Orderer, _commit=announce_and_commit):
+
+@_bug("a cut is announced though one before it is still being persisted", _overlapping_cuts_are_cut_off)
+def cut_announced_out_of_turn() -> Iterator[None]:
+    plain = Orderer._commit
+    planned: list[tuple[Transaction, list[Cut]]] = []
+    persist = Orderer._persist
+
+    async def remember(self: Orderer, new: Planned) -> None:
+        planned.append((new.transaction, [cut for _, cut in new.cuts]))
+        await persist(self, new)
+
+    async def commit_and_announce(self: Orderer, transaction: Transaction) -> None:
+        await plain(self, transaction)
+        for index, (mine, cuts) in enumerate(planned):
+            if mine is transaction:
+                del planned[index]
+                self._announce(cuts)
+                return
+
+    with _swap(Orderer, _persist=remember, _commit=commit_and_announce):
+        yield
+
+
+@_bug("a leader takes over every cut it finds, also one without the one before it", _overlapping_cuts_are_cut_off)
+def stray_cut_taken() -> Iterator[None]:
+    def is_stray(self: LogOrder, cut: Cut) -> bool:
+        return False
+
+    with _swap(LogOrder, is_stray=is_stray):
         yield
 
 

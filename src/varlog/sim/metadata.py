@@ -63,10 +63,6 @@ class MetadataState:
     def apply(self, transaction: Transaction) -> bool:
         if any(self._version(key) != version for key, version in transaction.expect.items()):
             return False
-        for key, value in transaction.expect_values.items():
-            found = self.data.get(key)
-            if found is None or found.value != value:
-                return False
         self.revision += 1
         deleted = list(transaction.delete)
         for low, high in transaction.delete_ranges:
