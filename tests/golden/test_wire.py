@@ -114,6 +114,8 @@ QUESTIONS: dict[Method, Message] = {
     Method.CHECK_NODE: pb.CheckNodeRequest(node_id=3),
     Method.REMOVE_NODE: pb.RemoveNodeRequest(node_id=3, force=True),
     Method.LEASE: pb.LeaseRequest(),
+    Method.GATHER: pb.GatherRequest(address="10.0.0.1:7700"),
+    Method.FORWARD: pb.ForwardedReports(reports=[pb.GetReportResponse(storage_node_id=1, boot=2, sequence=3)]),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -165,6 +167,8 @@ ANSWERS: dict[Method, Message] = {
     ),
     Method.REMOVE_NODE: pb.Empty(),
     Method.LEASE: pb.LeaseReply(lease_ms=3000),
+    Method.GATHER: pb.Empty(),
+    Method.FORWARD: pb.Empty(),
 }
 
 FRAMES: dict[str, Frame] = {

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from varlog.base.errors import VarlogError, WrongCluster
 from varlog.base.ids import ReplicaId
+from varlog.node.lines import ReportLines
 from varlog.node.replica import Replica
 from varlog.ports import Timer, World
 from varlog.transport.peer import Handlers, Peer, Reply, connect
@@ -59,6 +60,7 @@ class RepositoryLink:
         self._lapse: Timer | None = None
         self._peer: Peer | None = None
         self._sequence = 0
+        self._lines = ReportLines(world, self._numbered)
         self._changed: dict[ReplicaId, Replica] = {}
         self._flush_due = False
         self._heartbeat_s = 0.5
@@ -83,6 +85,7 @@ class RepositoryLink:
         finally:
             if self._lapse is not None:
                 self._lapse.cancel()
+            await self._lines.close()
 
     async def _stay_connected(self) -> None:
         pause, turn = FIRST_PAUSE_S, 0
@@ -132,7 +135,9 @@ class RepositoryLink:
 
     def _answered(self, answer: "asyncio.Future[Reply]", sent: float) -> None:
         if not answer.cancelled() and answer.exception() is None:
-            self._renew(answer.result().message.lease_ms / 1000, sent)
+            reply: pb.LeaseReply = answer.result().message
+            self._lines.follow(reply.gatherers, reply.indirect)
+            self._renew(reply.lease_ms / 1000, sent)
 
     def _renew(self, lease_s: float, since: float) -> None:
         """The lease runs from `since` on. Out of it no append could be answered; it is refused at once (W16)."""
@@ -154,7 +159,7 @@ class RepositoryLink:
         """Report everything at once, then on every beat, until the connection ends."""
         peer.on_close(lambda _: _finish(self._next_beat))
         while peer.closed_error is None:
-            self._send(self._report())
+            self._send(None)
             self._ask_lease(peer)
             self._next_beat = asyncio.get_running_loop().create_future()
             timer = self._world.clock.call_later(self._heartbeat_s, _finish, self._next_beat)
@@ -167,6 +172,7 @@ class RepositoryLink:
 
     def changed(self, replica: Replica) -> None:
         """A replica has something new; all that change in one turn of the loop share a report."""
+        self._lines.changed(replica)
         self._changed[replica.id] = replica
         if not self._flush_due:
             self._flush_due = True
@@ -175,14 +181,19 @@ class RepositoryLink:
     def _flush(self) -> None:
         self._flush_due = False
         changed, self._changed = self._changed, {}
-        if self._peer is not None:
-            self._send(self._report(list(changed.values())))
+        if not self._lines.suffice:
+            self._send(list(changed.values()))
 
-    def _send(self, report: pb.GetReportResponse) -> None:
-        self._sequence += 1
-        report.sequence = self._sequence
+    def _send(self, replicas: Sequence[Replica] | None) -> None:
         if self._peer is not None:
-            self._peer.notify(Method.REPORT, report)
+            self._peer.notify(Method.REPORT, self._numbered(replicas))
+
+    def _numbered(self, replicas: Sequence[Replica] | None, *, anew: bool = True) -> pb.GetReportResponse:
+        """A report as of now; whoever gets it, one with a greater number was made later (S9)."""
+        self._sequence += anew or self._peer is None
+        report = self._report(replicas)
+        report.sequence = self._sequence
+        return report
 
 
 def _finish(future: "asyncio.Future[None]") -> None:

@@ -28,6 +28,7 @@ from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
+from varlog.repository.gathering import Gatherers
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.opening import all_or_first_error, candidates, open_replicas
@@ -74,6 +75,7 @@ class Service:
         self._rebuilder = rebuilder
         self._closing = closing
         self._freshness = freshness
+        self._gatherers = Gatherers(config.direct_nodes)
         self._operations = Operations(catalog, orderer, links, closing, config.lost_ms)
         self._started_us = world.clock.wall_us()
 
@@ -95,6 +97,8 @@ class Service:
             Method.CHECK_NODE: self._operations.check_node,
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
+            Method.GATHER: self.gather,
+            Method.FORWARD: self.forward,
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -152,9 +156,21 @@ class Service:
 
     def lease(self, request: Request) -> None:
         """A registered node may go on taking appends for a while (W16)."""
-        if self._links.node_at(request.peer) is None:
+        link = self._links.node_at(request.peer)
+        if link is None:
             raise Unavailable("no node is registered on this connection")
-        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
+        gatherers, indirect = self._gatherers.of(link.node, len(self._links.connected()))
+        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms, gatherers=gatherers, indirect=indirect))
+
+    def gather(self, request: Request) -> None:
+        """A repository that follows gathers reports from now on, as long as it is connected (M5)."""
+        self._gatherers.add(request.message.address, request.peer)
+        request.reply(pb.Empty())
+
+    def forward(self, request: Request) -> None:
+        if self._gatherers.has(request.peer):
+            for report in request.message.reports:
+                self._links.forwarded(report)
 
     # ------------------------------------------------------------ making and removing logs
 

@@ -29,6 +29,7 @@ from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
+from varlog.repository.gathering import Gatherer
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
 from varlog.sim.weather import Weather
@@ -296,6 +297,23 @@ def deposed_leader_writes() -> Iterator[None]:
         await asyncio.get_running_loop().create_future()
 
     with _swap(FencedStore, commit=commit), _swap(HeldLeadership, wait_lost=never):
+        yield
+
+
+@_bug(
+    "a follower numbers the reports it forwards by its own clock, so that old ones look new",
+    lambda weather: weather.shape.repositories > 1,
+)
+def forwarded_as_new() -> Iterator[None]:
+    plain = Gatherer._joined
+
+    def joined(self: Gatherer) -> pb.ForwardedReports:
+        message = plain(self)
+        for report in message.reports:
+            report.sequence = int(self._world.clock.now() * 1000)
+        return message
+
+    with _swap(Gatherer, _joined=joined):
         yield
 
 

@@ -105,7 +105,9 @@ class SimulatedCluster:
         assert process.metadata is not None
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
         shape = self.weather.shape
-        config = RepositoryConfig(listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms)
+        config = RepositoryConfig(
+            listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms, direct_nodes=shape.direct_nodes
+        )
         repository = Repository(process.world, process.metadata, config)
         await repository.start()
         await self._serve(process, repository.wait_failed())

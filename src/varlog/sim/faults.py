@@ -58,6 +58,13 @@ REBUILD_MOMENTS = {
 """The same of runs in which lost replicas are rebuilt."""
 
 
+GATHER_MOMENTS = {
+    (Kind.NOTIFY, Method.FORWARD): 3,
+    (Kind.REQUEST, Method.GATHER): 1,
+}
+"""The same of runs with several repositories."""
+
+
 class Target(Protocol):
     """The cluster, as faults see it."""
 
@@ -82,6 +89,8 @@ class Nemesis:
     ) -> None:
         """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
         self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
+        if len(target.repositories) > 1:
+            self._moments |= GATHER_MOMENTS
         self._target = target
         self._loop = target.loop
         self._weather = weather

@@ -216,6 +216,8 @@ class Shape:
     """Of each client, anonymous and pipelined."""
     repositories: int = 1
     """One with a store of its own, or several that share one and elect a leader."""
+    direct_nodes: int = 16
+    """Up to so many nodes report to the leading repository themselves."""
     lost_ms: int = 1000
     """How long a node may be away before others take over from it."""
     rebuild_ms: int = NEVER_MS
@@ -230,6 +232,11 @@ class Shape:
     """Each client has one that goes on after a crash where it was."""
 
     @property
+    def gathers(self) -> bool:
+        """Changes reach the leading repository only through those that follow."""
+        return self.repositories > 2 and self.nodes > self.direct_nodes
+
+    @property
     def rebuilds(self) -> bool:
         return self.rebuild_ms < NEVER_MS
 
@@ -242,7 +249,8 @@ class Shape:
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}; "
-            f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
+            f"{self.repositories} repositories{', those that follow gather all reports' * self.gathers}; "
+            f"a node is lost after {self.lost_ms} ms"
             f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
 
@@ -303,7 +311,7 @@ def draw(seed: int | str) -> Weather:
     network = _draw_network(random)
     faults = _draw_faults(random)
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
-    shape = replace(shape, drains=_draw_drain(seed))
+    shape = replace(shape, drains=_draw_drain(seed), direct_nodes=_draw_direct_nodes(seed))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -382,6 +390,11 @@ def _draw_loss(random: Random) -> dict[str, bool]:
 def _draw_drain(seed: int | str) -> bool:
     """By a chance of its own, so that all else is drawn as it was before there were drains."""
     return Random(f"{seed}/drain").random() < 0.2
+
+
+def _draw_direct_nodes(seed: int | str) -> int:
+    """All of them, or none."""
+    return Random(f"{seed}/direct").choice((0, 16))
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

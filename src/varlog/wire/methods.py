@@ -47,6 +47,8 @@ class Method(IntEnum):
     CHECK_NODE = 44
     REMOVE_NODE = 45
     LEASE = 48
+    GATHER = 60
+    FORWARD = 61
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -79,14 +81,18 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.CHECK_NODE: (pb.CheckNodeRequest, pb.CheckNodeReply),
     Method.REMOVE_NODE: (pb.RemoveNodeRequest, pb.Empty),
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
+    Method.GATHER: (pb.GatherRequest, pb.Empty),
+    Method.FORWARD: (pb.ForwardedReports, pb.Empty),
 }
-"""Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
-ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered by many parts."""
+"""Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*; FORWARD by
+repositories that follow, ADVANCE and DIRECTORY by the one that leads, carrying their requests. READ and WATCH_LOG are
+answered by many parts."""
 
 PUSHES: dict[Method, type[Message]] = {
     Method.REPORT: pb.GetReportResponse,
     Method.ADVANCE: pb.CommitRequest,
     Method.DIRECTORY: pb.NodeDirectory,
+    Method.FORWARD: pb.ForwardedReports,
 }
 """What a NOTIFY frame of a method carries."""
 
