@@ -19,8 +19,8 @@ CAUGHT_WITHIN: dict[str, int] = {
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "cut_announced_early": 20,
-    "cut_announced_out_of_turn": 200,
-    "deposed_leader_writes": 40,
+    "cut_announced_out_of_turn": 60,
+    "deposed_leader_writes": 20,
     "drain_forgotten": 40,
     "end_before_the_last_cut": 60,
     "forwarded_as_new": 20,
@@ -33,8 +33,9 @@ CAUGHT_WITHIN: dict[str, int] = {
     "producers_forgotten": 60,
     "retry_with_new_identity": 20,
     "stale_tail": 20,
-    "stray_cut_taken": 240,
+    "stray_cut_taken": 140,
     "trim_answered_early": 100,
+    "unanswered_cut_announced": 110,
     "unsynced_tail_reported": 20,
 }
 """Seeds, of those that can show the bug; about four times what it took when this was written."""
@@ -60,6 +61,7 @@ EVIDENCE: dict[str, set[str]] = {
     "stale_tail": {"I10"},
     "stray_cut_taken": {"I1", "I2", "I3", "I8", "I9", "I11", "I14", "defect"},
     "trim_answered_early": {"I13"},
+    "unanswered_cut_announced": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "unsynced_tail_reported": {"I1", "I2", "I4", "I8", "I14", "defect", "status"},
 }
 

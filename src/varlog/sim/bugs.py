@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from varlog.base.errors import InvalidArgument
+from varlog.base.errors import InvalidArgument, OutcomeUnknown
 from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
@@ -102,8 +102,8 @@ def _leaves_last_words(weather: Weather) -> bool:
 def _overlapping_cuts_are_cut_off(weather: Weather) -> bool:
     """Several cuts are under way at once, of several streams, and leaders lose the lead."""
     faults, shape = weather.faults, weather.shape
-    ends = faults.repository_crashes + faults.failing_commits + faults.snipes > 0
-    return ends and shape.repositories > 1 and shape.streams * shape.logs > 1
+    ends = faults.repository_crashes + faults.failing_commits + faults.snipes + faults.outages > 0
+    return ends and shape.shared_store and shape.streams * shape.logs > 1
 
 
 # ---------------------------------------------------------------- node
@@ -273,6 +273,23 @@ def cut_announced_out_of_turn() -> Iterator[None]:
                 return
 
     with _swap(Orderer, _persist=remember, _commit=commit_and_announce):
+        yield
+
+
+@_bug(
+    "a cut whose transaction was not answered is taken to be persisted",
+    lambda weather: weather.shape.shared_store and weather.shape.streams > 1 and weather.faults.outages > 0,
+)
+def unanswered_cut_announced() -> Iterator[None]:
+    plain = Orderer._commit
+
+    async def commit(self: Orderer, transaction: Transaction) -> None:
+        try:
+            await plain(self, transaction)
+        except OutcomeUnknown:
+            return
+
+    with _swap(Orderer, _commit=commit):
         yield
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from varlog.repository.server import ELECTION
 from varlog.sim.host import Host
 from varlog.sim.loop import SimulatedLoop
+from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric, Tripwire
 from varlog.sim.weather import FaultWeather
 from varlog.wire.frame import Kind
@@ -118,6 +119,7 @@ class Nemesis:
         self._repeat(weather.full_disks, self._fill)
         self._repeat(weather.failing_syncs, self._fail_sync)
         self._repeat(weather.failing_commits, self._fail_commit)
+        self._repeat(weather.outages, self._take_store_away)
         self._repeat(weather.stops, self._stop_server)
         self._repeat(weather.absences, self._leave)
         if weather.rot:
@@ -139,6 +141,7 @@ class Nemesis:
                 platter.calm_down()
             if host.metadata is not None:
                 host.metadata.full, host.metadata.failures_wanted = False, 0
+                self._bring_store_back(host.metadata)
             host.resume()
             if not host.up:
                 target.start(host)
@@ -319,6 +322,27 @@ class Nemesis:
             return
         self._count("commit failed")
         state.failures_wanted += 1
+
+    async def _take_store_away(self) -> None:
+        """Its majority is lost, or it is started again, or it has too much to do."""
+        state = self._target.repositories[0].metadata
+        assert state is not None
+        if not state.outage.over:
+            return
+        kind = self._random.choice(("refuses", "hangs", "is slow"))
+        self._count(f"store {kind}")
+        self._target.fabric.trace.event(self._loop.now, "metadata", kind)
+        if kind == "is slow":
+            state.outage.slow = True
+        else:
+            state.outage.begin(hangs=kind == "hangs")
+        await asyncio.sleep(self._around(self._weather.outage_seconds))
+        self._bring_store_back(state)
+
+    def _bring_store_back(self, state: MetadataState) -> None:
+        if not state.outage.over:
+            state.end_outage(self._loop, self._target.fabric.context, leases_anew=self._random.random() < 0.5)
+            self._target.fabric.trace.event(self._loop.now, "metadata", "is back")
 
     async def _stop_server(self) -> None:
         """As an operator does it: tell it to end, and start it again."""

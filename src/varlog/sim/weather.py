@@ -149,6 +149,9 @@ class FaultWeather:
     """Disks told to fail their next sync."""
     failing_commits: float = 0.0
     """The repository's store told to fail its next commit."""
+    outages: float = 0.0
+    """Times that a shared store is away, hangs or is slow."""
+    outage_seconds: float = 1.0
     stops: float = 0.0
     """Servers ended in good order, and started again."""
     absences: float = 0.0
@@ -171,6 +174,7 @@ class FaultWeather:
             "full disks": self.full_disks,
             "failing syncs": self.failing_syncs,
             "failing commits": self.failing_commits,
+            "outages of the store": self.outages,
             "stops": self.stops,
             "long absences": self.absences,
         }
@@ -215,7 +219,9 @@ class Shape:
     producers: int = 0
     """Of each client, anonymous and pipelined."""
     repositories: int = 1
-    """One with a store of its own, or several that share one and elect a leader."""
+    """Several share a store and elect a leader."""
+    store_elsewhere: bool = False
+    """A single repository has its store on an etcd, too."""
     direct_nodes: int = 16
     """Up to so many nodes report to the leading repository themselves."""
     lost_ms: int = 1000
@@ -230,6 +236,11 @@ class Shape:
     """A node is drained while faults strike."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
+
+    @property
+    def shared_store(self) -> bool:
+        """The store is as on etcd; else the repository has it to itself."""
+        return self.repositories > 1 or self.store_elsewhere
 
     @property
     def gathers(self) -> bool:
@@ -249,7 +260,8 @@ class Shape:
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}; "
-            f"{self.repositories} repositories{', those that follow gather all reports' * self.gathers}; "
+            f"{self.repositories} repositories{' on a shared store' * self.shared_store}"
+            f"{', those that follow gather all reports' * self.gathers}; "
             f"a node is lost after {self.lost_ms} ms"
             f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
@@ -312,6 +324,7 @@ def draw(seed: int | str) -> Weather:
     faults = _draw_faults(random)
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     shape = replace(shape, drains=_draw_drain(seed), direct_nodes=_draw_direct_nodes(seed))
+    faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -395,6 +408,14 @@ def _draw_drain(seed: int | str) -> bool:
 def _draw_direct_nodes(seed: int | str) -> int:
     """All of them, or none."""
     return Random(f"{seed}/direct").choice((0, 16))
+
+
+def _draw_store(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
+    """One repository may have its store somewhere else, too; whatever is somewhere else is away at times."""
+    shape = replace(shape, store_elsewhere=random.random() < 0.2)
+    if not shape.shared_store or random.random() < 0.5:
+        return faults, shape
+    return replace(faults, outages=between(random, 0.1, 1.0), outage_seconds=between(random, 0.1, 5.0)), shape
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
