@@ -22,7 +22,8 @@ CALL_TIMEOUT_S = 2.0
 FIRST_LEASE_S = 3.0
 """Until a repository says how long it is."""
 FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 0.3
+"""Between two rounds through all repositories. Appends wait for it when another one has begun to lead."""
 
 
 class MakeReport(Protocol):
