@@ -167,8 +167,7 @@ class Orderer:
 
     async def _all_persisted(self) -> None:
         """Returns when every cut planned so far is applied; raises if that can not be said of one."""
-        if self._last is not None and (failed := await asyncio.shield(self._last)) is not None:
-            raise _behind(failed)
+        await _succeeded(self._last)
 
     def resume(self, log: LogId, stream: StreamId) -> None:
         """A stream is not to end after all."""
@@ -204,7 +203,8 @@ class Orderer:
         while True:
             async with self._planning:
                 await self._wake.wait()
-                await self._keep_apart()
+                if self._under_way:
+                    await self._keep_apart()
                 self._wake.clear()
                 planned = self._plan()
             if planned is not None:
@@ -213,7 +213,7 @@ class Orderer:
     async def _keep_apart(self) -> None:
         """While others are under way, let some time pass."""
         left = self._begun + APART_S - self._clock.now()
-        if not self._under_way or left <= 0:
+        if left <= 0:
             return
         self._room.clear()
         timer = self._clock.call_later(left, self._room.set)
@@ -246,8 +246,7 @@ class Orderer:
         self._under_way += 1
         try:
             await self._commit(planned.transaction)
-            if planned.before is not None and (failed := await asyncio.shield(planned.before)) is not None:
-                raise _behind(failed)
+            await _succeeded(planned.before)
             self._apply(planned.cuts)
             error = None
         except VarlogError as failed:
@@ -310,8 +309,13 @@ class Orderer:
                 order.forget(count)
 
 
-def _behind(failed: VarlogError) -> VarlogError:
-    return type(failed)(f"a cut before it failed: {failed.message}", failed.value)
+async def _succeeded(ended: _Ended | None) -> None:
+    """Returns when it has, and all before it; raises if one has not."""
+    if ended is None:
+        return
+    failed = ended.result() if ended.done() else await asyncio.shield(ended)
+    if failed is not None:
+        raise type(failed)(f"a cut before it failed: {failed.message}", failed.value)
 
 
 def _encode(cut: Cut) -> pb.Cut:
