@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ class Process:
     role: str
     number: int
     pid: int
+    address: str
 
     def cpu_s(self) -> float:
         """User and system time since its start."""
@@ -40,10 +41,14 @@ class RunningCluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, nodes: int = 3) -> Iterator[RunningCluster]:
-    """`varlog up` in a temporary folder below `folder`; everything ends with the block."""
+def running_cluster(
+    folder: Path, nodes: int = 3, repositories: int = 1, etcd: Sequence[str] = ()
+) -> Iterator[RunningCluster]:
+    """`varlog up` in a temporary folder below `folder`, or on an etcd; everything ends with the block."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="bench-") as data:
         command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", data, "--nodes", str(nodes), "--port", "0"]
+        if etcd:
+            command += ["--repositories", str(repositories), "--etcd", ",".join(etcd)]
         up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert up.stdout is not None
@@ -51,7 +56,8 @@ def running_cluster(folder: Path, nodes: int = 3) -> Iterator[RunningCluster]:
                 if line.startswith("ready "):
                     listed = json.loads((Path(data) / "processes.json").read_text())
                     yield RunningCluster(
-                        line.split()[1], [Process(each["role"], each["id"], each["pid"]) for each in listed]
+                        line.split()[1],
+                        [Process(each["role"], each["id"], each["pid"], each["address"]) for each in listed],
                     )
                     break
             else:

@@ -27,6 +27,7 @@ OLDEST = (3, 4, 0)
 WITHDRAWN = ((3, 5, 0), (3, 5, 3))
 """[first, second): releases that may corrupt what they store."""
 
+LOOPBACK = "127.0.0.1"
 START_S = 30.0
 """How long a member may take until it serves."""
 STARTS = 3
@@ -111,16 +112,17 @@ class Member:
     folder: Path
     client_port: int
     peer_port: int
+    host: str = LOOPBACK
     command: list[str] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"127.0.0.1:{self.client_port}"
+        return f"{self.host}:{self.client_port}"
 
     @property
     def peer(self) -> str:
-        return f"{self.name}=http://127.0.0.1:{self.peer_port}"
+        return f"{self.name}=http://{self.host}:{self.peer_port}"
 
     def start(self) -> None:
         """Does not wait; see `Ensemble.wait_ready`."""
@@ -161,10 +163,22 @@ class Member:
 
 
 class Ensemble:
-    """Members on loopback that form one etcd."""
+    """Members on this machine that form one etcd."""
 
-    def __init__(self, folder: Path, members: int = 1, *, tls: Tls | None = None, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        members: int = 1,
+        *,
+        tls: Tls | None = None,
+        options: Sequence[str] = (),
+        host: str = LOOPBACK,
+        launch: Sequence[str] = (),
+    ) -> None:
+        """`host`: where they serve; `launch`: what stands before their commands."""
         self._folder = folder
+        self._host = host
+        self._launch = launch
         self._tls = tls
         self._options = list(options)
         self._binary = find()
@@ -195,14 +209,15 @@ class Ensemble:
         for number in range(count):
             folder = self._folder / f"member{number + 1}"
             folder.mkdir(parents=True)
-            members.append(Member(f"member{number + 1}", folder, ports[2 * number], ports[2 * number + 1]))
+            client_port, peer_port = ports[2 * number : 2 * number + 2]
+            members.append(Member(f"member{number + 1}", folder, client_port, peer_port, self._host))
         for member in members:
             member.command = self._command(member, members)
         return members
 
     def _command(self, member: Member, members: list[Member]) -> list[str]:
         scheme = "http" if self._tls is None else "https"
-        client, peer = f"{scheme}://{member.endpoint}", f"http://127.0.0.1:{member.peer_port}"
+        client, peer = f"{scheme}://{member.endpoint}", f"http://{member.host}:{member.peer_port}"
         flags = {
             "name": member.name,
             "data-dir": str(member.folder / "data"),
@@ -223,7 +238,8 @@ class Ensemble:
                 "trusted-ca-file": str(self._tls.authority),
                 "client-cert-auth": "true",
             }
-        return [str(self._binary), *(f"--{name}={value}" for name, value in flags.items()), *self._options]
+        given = (f"--{name}={value}" for name, value in flags.items())
+        return [*self._launch, str(self._binary), *given, *self._options]
 
     def wait_ready(self) -> None:
         """Until every member that runs serves; raises `NoEtcd` with its last words when one does not."""
@@ -238,7 +254,7 @@ class Ensemble:
         """Over TLS only the port is tried: etcd opens it when it is ready."""
         try:
             if self._tls is not None:
-                socket.create_connection(("127.0.0.1", member.client_port), 1).close()
+                socket.create_connection((member.host, member.client_port), 1).close()
                 return True
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             with opener.open(f"http://{member.endpoint}/health", timeout=1) as answer:

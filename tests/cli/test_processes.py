@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.etcd import Ensemble
 
 from varlog.cli.main import main
 
@@ -120,6 +121,23 @@ def test_a_cluster_serves_loses_a_node_stops_and_resumes(tmp_path: Path) -> None
         assert cluster.ok("append", "orders", text="d") == "appended 1 entry to orders at 4\n"
         assert cluster.ok("read", "orders", "2..", "--raw") == "b\nc\nd\n"
         assert cluster.stop(signal.SIGINT) == 0
+
+
+def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None:
+    """The data is in etcd, below a prefix that all clusters on it share: so there is one such test."""
+    with up(tmp_path / "cluster", "--nodes", "1", "--repositories", "2", "--etcd", ",".join(etcd.endpoints)) as cluster:
+        addresses = [each["address"] for each in cluster.processes() if each["role"] == "repository"]
+        assert cluster.url == f"varlog://{','.join(addresses)}"
+        cluster.ok("log", "create", "orders", "--replicas", "1")
+        cluster.ok("append", "orders", text="a")
+        listed = {each["address"]: each for each in json.loads(cluster.ok("repository", "ls", "-o", "json"))}
+        assert sorted(each["state"] for each in listed.values()) == ["following", "serving"]
+        leader = next(address for address in addresses if listed[address]["state"] == "serving")
+        os.kill(next(each["pid"] for each in cluster.processes() if each["address"] == leader), signal.SIGKILL)
+        cluster.ok("append", "orders", text="b")
+        assert cluster.ok("read", "orders", "1..2", "--raw") == "a\nb\n"
+        states = [each["state"] for each in json.loads(cluster.ok("repository", "ls", "-o", "json"))]
+        assert sorted(states) == ["serving", "unreachable"]
 
 
 def test_restarts_what_ends_when_told_to(tmp_path: Path) -> None:

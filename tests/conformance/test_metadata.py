@@ -11,8 +11,7 @@ import pytest
 from tests.sim.world import Small
 from tools.etcd import Ensemble
 
-from varlog.base.errors import Conflict, InvalidArgument, NotLeader, Unavailable
-from varlog.metadata.chain import Chain
+from varlog.base.errors import InvalidArgument, NotLeader, Unavailable
 from varlog.metadata.election import follow_leader, leader_of
 from varlog.metadata.etcd import EtcdConfig, EtcdStore
 from varlog.metadata.sqlite import SqliteStore
@@ -301,23 +300,6 @@ def test_a_failed_commit_is_not_watched(implementation: Implementation) -> None:
     implementation.run(body)
 
 
-def test_a_value_can_be_expected(implementation: Implementation) -> None:
-    async def body(open_store: Open) -> None:
-        store = await open_store()
-        assert not await store.commit(Transaction(expect_values={"a": b""}, put={"b": b"1"}))
-        assert await store.commit(Transaction(put={"a": b"1"}))
-        assert not await store.commit(Transaction(expect_values={"a": b"2"}, put={"b": b"1"}))
-        assert await store.get("b") is None
-        assert await store.commit(Transaction(expect_values={"a": b"1"}, put={"a": b"2"}))
-        assert not await store.commit(Transaction(expect_values={"a": b"1"}, put={"a": b"3"}))
-        found = await store.get("a")
-        assert found is not None
-        assert found.value == b"2"
-        await store.close()
-
-    implementation.run(body)
-
-
 def test_a_large_transaction_is_still_one(implementation: Implementation) -> None:
     """More operations than etcd takes in one go."""
 
@@ -333,69 +315,6 @@ def test_a_large_transaction_is_still_one(implementation: Implementation) -> Non
         assert [await anext(changes) for _ in range(600)] == [Change(name, None) for name in names[:600]]
         assert not await store.commit(Transaction(expect={"k/0000": 7}, delete=names))
         assert len(await store.scan("k/")) == 400
-        await store.close()
-
-    implementation.run(body)
-
-
-# ---------------------------------------------------------------- a chain
-
-
-def test_a_chain_keeps_the_order_of_what_is_under_way(implementation: Implementation) -> None:
-    async def body(open_store: Open) -> None:
-        store = await open_store()
-        chain = await Chain.open(store, "chain", window=8)
-        changes = store.watch("n/")
-        ended: list[int] = []
-
-        async def one(number: int) -> None:
-            # The same key again and again: no two of them can travel together.
-            await chain.commit(Transaction(put={f"n/{number:03}": b"", "same": str(number).encode()}))
-            ended.append(number)
-
-        await asyncio.gather(*(one(number) for number in range(60)))
-        assert ended == list(range(60))
-        assert [(await anext(changes)).key for _ in range(60)] == [f"n/{number:03}" for number in range(60)]
-        again = await Chain.open(store, "chain")
-        await again.commit(Transaction(put={"n/060": b""}))
-        assert len(await store.scan("n/")) == 61
-        await chain.close()
-        await again.close()
-        await store.close()
-
-    implementation.run(body)
-
-
-def test_what_comes_behind_a_failed_link_is_not_applied(implementation: Implementation) -> None:
-    async def body(open_store: Open) -> None:
-        store = await open_store()
-        chain = await Chain.open(store, "chain", window=8)
-        await chain.commit(Transaction(put={"n/0": b""}))
-        transactions = [Transaction(put={f"n/{number}": b""}) for number in range(1, 6)]
-        transactions[2].expect["never"] = 5
-        outcomes = await asyncio.gather(*(chain.commit(each) for each in transactions), return_exceptions=True)
-        assert [type(each) for each in outcomes] == [type(None), type(None), Conflict, Conflict, Conflict]
-        assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2"]
-        await chain.commit(Transaction(put={"n/6": b""}))  # nothing was left open: it goes on
-        assert [key for key, _ in await store.scan("n/")] == ["n/0", "n/1", "n/2", "n/6"]
-        await chain.close()
-        await store.close()
-
-    implementation.run(body)
-
-
-def test_what_waits_for_a_chain_travels_together(implementation: Implementation) -> None:
-    async def body(open_store: Open) -> None:
-        store = await open_store()
-        chain = await Chain.open(store, "chain")
-        transactions = [Transaction(put={f"n/{number:03}": b""}) for number in range(500)]
-        await asyncio.gather(*(chain.commit(each) for each in transactions))
-        found = await store.scan("n/")
-        assert len(found) == 500
-        assert len({versioned.version for _, versioned in found}) < 10
-        await chain.close()
-        with pytest.raises(Unavailable):
-            await chain.commit(Transaction(put={"n/late": b""}))
         await store.close()
 
     implementation.run(body)

@@ -1,50 +1,185 @@
-"""The cut loop beside changes of a log."""
+"""The cut loop beside changes of a log, with cuts that overlap, and after a leader that left some behind."""
 
 import asyncio
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
+import pytest
 from tests.servers import run
 
-from varlog.base.ids import LogId, StreamId
+from varlog.base.errors import NoSpace, OutcomeUnknown, VarlogError
+from varlog.base.ids import LogId, NodeId, Slot, StreamId
 from varlog.core.ordering.cut import Cut
 from varlog.ports import MetadataStore, Transaction
+from varlog.ports.metadata import Versioned
+from varlog.repository import keys
 from varlog.repository.orderer import Orderer
 from varlog.runtime.clock import RealClock
 from varlog.wire.proto import varlog_pb2 as pb
 
-LOG = pb.LogInfo(id=1, chain=[pb.SegmentInfo(epoch=1, base=1, streams=[pb.StreamInfo(id=1, members=[1])])])
+LOG = pb.LogInfo(
+    id=1,
+    chain=[
+        pb.SegmentInfo(epoch=1, base=1, streams=[pb.StreamInfo(id=1, members=[1]), pb.StreamInfo(id=2, members=[1])])
+    ],
+)
+SOON_S = 0.05
 
 
 class SlowStore:
-    """Commits when it is told to."""
+    """Commits when it is told to, in whatever order."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.data: dict[str, Versioned] = {}
+        self.asked: list[tuple[Transaction, asyncio.Future[None]]] = []
 
     async def commit(self, transaction: Transaction) -> bool:
-        self.asked.set()
-        await self.go_on.wait()
+        answer = asyncio.get_running_loop().create_future()
+        self.asked.append((transaction, answer))
+        await answer
         return True
+
+    async def get(self, key: str) -> Versioned | None:
+        return self.data.get(key)
+
+    async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
+        return sorted(pair for pair in self.data.items() if pair[0].startswith(prefix))
+
+    def apply(self, index: int, *, answer: bool = True) -> None:
+        transaction, waiting = self.asked[index]
+        for key in transaction.delete:
+            self.data.pop(key, None)
+        self.data |= {key: Versioned(value, 1) for key, value in transaction.put.items()}
+        if answer:
+            waiting.set_result(None)
+
+    def fail(self, index: int, error: VarlogError) -> None:
+        self.asked[index][1].set_exception(error)
+
+
+class Ordered:
+    """An orderer of one log, and what it announced."""
+
+    def __init__(self, store: SlowStore, window: int) -> None:
+        self.announced: list[int] = []
+        self.orderer = Orderer(cast(MetadataStore, store), RealClock(), self._announce, window)
+        self.workers = [asyncio.ensure_future(self.orderer.run()) for _ in range(window)]
+
+    def _announce(self, cuts: list[Cut]) -> None:
+        self.announced += [cut.high_watermark for cut in cuts]
+
+    async def report(self, stream: int, tail: int) -> None:
+        self.orderer.report(LogId(1), NodeId(1), StreamId(stream), Slot(tail), Slot(0))
+        await asyncio.sleep(SOON_S)
+
+
+def play(story: Callable[[SlowStore, Ordered], Coroutine[Any, Any, None]], window: int) -> None:
+    async def played() -> None:
+        store = SlowStore()
+        ordered = Ordered(store, window)
+        ordered.orderer.add(LOG)
+        await story(store, ordered)
+        for worker in ordered.workers:
+            worker.cancel()
+        await asyncio.gather(*ordered.workers, return_exceptions=True)
+
+    run(played())
 
 
 def test_a_stream_ends_behind_the_cut_that_is_being_persisted() -> None:
-    async def story() -> None:
-        store = SlowStore()
-        announced: list[Cut] = []
-        orderer = Orderer(cast(MetadataStore, store), RealClock(), announced.extend)
-        orderer.add(LOG)
-        loop = asyncio.ensure_future(orderer.run())
-        orderer.report(LogId(1), LOG.chain[0].streams[0].members[0], StreamId(1), 5, 0)  # type: ignore[arg-type]
-        await store.asked.wait()
-        ending = asyncio.ensure_future(orderer.finalize(LogId(1), StreamId(1)))
-        await asyncio.sleep(0.01)
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 5)
+        ending = asyncio.ensure_future(ordered.orderer.finalize(LogId(1), StreamId(1)))
+        await asyncio.sleep(SOON_S)
         assert not ending.done(), "five slots may be in the log, or not"
-        store.go_on.set()
+        store.apply(0)
         assert await ending == 5
-        orderer.report(LogId(1), LOG.chain[0].streams[0].members[0], StreamId(1), 9, 0)  # type: ignore[arg-type]
-        await asyncio.sleep(0.01)
-        assert [cut.high_watermark for cut in announced] == [5], "nothing behind the end"
-        loop.cancel()
+        await ordered.report(1, 9)
+        assert ordered.announced == [5], "nothing behind the end"
 
-    run(story())
+    play(story, 1)
+
+
+def test_an_embedded_store_gets_one_cut_at_a_time() -> None:
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        for tail in (1, 2, 3):
+            await ordered.report(1, tail)
+        assert len(store.asked) == 1
+        store.apply(0)
+        await asyncio.sleep(SOON_S)
+        store.apply(1)
+        await asyncio.sleep(SOON_S)
+        assert (len(store.asked), ordered.announced) == (2, [1, 3])
+
+    play(story, 1)
+
+
+def test_cuts_that_overlap_are_announced_in_order() -> None:
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 2)
+        await ordered.report(2, 3)
+        await ordered.report(1, 4)
+        assert len(store.asked) == 3
+        store.apply(2)
+        store.apply(1)
+        await asyncio.sleep(SOON_S)
+        assert ordered.announced == []
+        assert ordered.orderer.order(LogId(1)).high_watermark == 0
+        store.apply(0)
+        await asyncio.sleep(SOON_S)
+        assert ordered.announced == [2, 5, 7]
+
+    play(story, 4)
+
+
+def test_nothing_behind_a_failed_cut_is_announced() -> None:
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 2)
+        await ordered.report(2, 3)
+        ending = asyncio.ensure_future(ordered.orderer.close(LogId(1)))
+        store.apply(1)
+        store.fail(0, OutcomeUnknown("no answer"))
+        with pytest.raises(OutcomeUnknown):
+            await ending  # where the log ends can not be said
+        await ordered.report(1, 9)
+        assert (ordered.announced, len(store.asked)) == ([], 2)
+
+    play(story, 4)
+
+
+def test_a_cut_without_room_is_tried_again_as_it_was() -> None:
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 2)
+        await ordered.report(2, 3)
+        store.apply(1)
+        store.fail(0, NoSpace("full"))
+        while len(store.asked) < 3:
+            await asyncio.sleep(SOON_S)
+        assert store.asked[2][0] == store.asked[0][0]
+        store.apply(2)
+        await asyncio.sleep(SOON_S)
+        assert ordered.announced == [2, 5]
+
+    play(story, 4)
+
+
+def test_a_new_leader_leaves_out_a_cut_without_the_one_before() -> None:
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        for stream, tail in ((1, 2), (2, 3), (1, 4)):
+            await ordered.report(stream, tail)
+        store.apply(0)
+        store.apply(2)  # and its leader dies
+        later = Ordered(store, 4)
+        loading = asyncio.ensure_future(later.orderer.load(LOG))
+        await asyncio.sleep(SOON_S)
+        assert store.asked[3][0].delete == [keys.cut(LogId(1), 7)], "before it makes any"
+        store.apply(3)
+        await loading
+        await later.report(1, 4)
+        store.apply(4)
+        await asyncio.sleep(SOON_S)
+        assert later.announced == [4]
+        for worker in later.workers:
+            worker.cancel()
+
+    play(story, 4)

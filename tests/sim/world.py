@@ -46,12 +46,12 @@ async def idle(process: Process) -> None:
 class Cluster:
     """Real nodes and a repository in fair weather, and one client."""
 
-    def __init__(self, *, nodes: int = 1, seed: int = 1) -> None:
+    def __init__(self, *, seed: int = 1, **shape: int) -> None:
         weather = replace(
             draw(seed),
             network=NetworkWeather(break_on_heal=0.0),
             faults=FaultWeather(),
-            shape=Shape(nodes=nodes),
+            shape=Shape(**({"nodes": 1} | shape)),  # type: ignore[arg-type]
             commit=Latency(0.001),
             commits_in_order=True,
             worst_clock=0.0,

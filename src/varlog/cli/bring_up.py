@@ -26,20 +26,27 @@ def existing_nodes(folder: Path) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-async def bring_up(supervisor: Supervisor, *, nodes: int, port: int) -> str:
-    """Start a repository, then all nodes at once; the cluster's address.
+async def bring_up(
+    supervisor: Supervisor, *, nodes: int, port: int, repositories: int = 1, etcd: Sequence[str] = ()
+) -> str:
+    """Start the repositories, then all nodes at once; the cluster's address.
 
-    Nodes that have a folder are started whatever `nodes` says; 0 means these, or three.
+    Nodes that have a folder are started whatever `nodes` says; 0 means these, or three. `etcd` has the flags that say
+    where it is.
     """
     supervisor.write_list()
     there = existing_nodes(supervisor.folder)
     wanted = range(1, 1 + (nodes or (0 if there else DEFAULT_NODES)))
-    data = str(supervisor.folder / "repository-1")
-    repository = supervisor.add("repository", 1, ["--data", data], f"{HOST}:{port}")
-    await supervisor.start(repository)
-    children = [_add_node(supervisor, number, repository.address) for number in sorted({*there, *wanted})]
+    keep = list(etcd) or ["--data", str(supervisor.folder / "repository-1")]
+    leading = [
+        supervisor.add("repository", number, keep, f"{HOST}:{port and port + number - 1}")
+        for number in range(1, repositories + 1)
+    ]
+    await asyncio.gather(*map(supervisor.start, leading))
+    addresses = ",".join(repository.address for repository in leading)
+    children = [_add_node(supervisor, number, addresses) for number in sorted({*there, *wanted})]
     await asyncio.gather(*map(supervisor.start, children))
-    return SCHEME + repository.address
+    return SCHEME + addresses
 
 
 def _add_node(supervisor: Supervisor, number: int, repository: str) -> Child:

@@ -80,7 +80,8 @@ async def _open_etcd(arguments: Arguments) -> "ElectiveStore":
         "key": arguments.etcd_key,
     }
     given = {name: value for name, value in named.items() if value is not None}
-    return await EtcdStore.open(EtcdConfig(tuple(arguments.etcd.split(",")), **given))
+    endpoints = (endpoint.removeprefix("http://").rstrip("/") for endpoint in arguments.etcd.split(","))
+    return await EtcdStore.open(EtcdConfig(tuple(endpoints), **given))
 
 
 def list_repositories(arguments: Arguments) -> int:
@@ -89,7 +90,7 @@ def list_repositories(arguments: Arguments) -> int:
     rows = run(_ask_all(cluster_url(arguments), arguments.timeout))
     columns = [
         Column("address"),
-        Column("state", style=lambda state: "green" if state == "serving" else "red"),
+        Column("state", style=lambda state: "red" if state == "unreachable" else "green"),
         Column("role"),
         Column("started", "since", show=moment),
         Column("cluster"),
@@ -108,11 +109,31 @@ async def _ask_all(url: str, timeout: float) -> list[dict[str, Any]]:
     return await asyncio.gather(*(_ask(address, SCHEME + address, timeout) for address in parse_url(url)))
 
 
+async def _follows(address: str, timeout: float) -> bool:
+    """A client would wait until it leads."""
+    from varlog.base.errors import NotLeader
+    from varlog.transport.peer import connect
+    from varlog.transport.world import real_world
+    from varlog.wire.methods import Method
+    from varlog.wire.proto import varlog_pb2 as pb
+
+    peer = await connect(real_world(), address, {}, timeout=timeout)
+    try:
+        await peer.call(Method.STATUS, pb.StatusRequest(), timeout=timeout)
+    except NotLeader:
+        return True
+    finally:
+        peer.close()
+    return False
+
+
 async def _ask(address: str, url: str, timeout: float) -> dict[str, Any]:
     from varlog.base.errors import VarlogError
     from varlog.client import connect
 
     try:
+        if await _follows(address, timeout):
+            return {"address": address, "state": "following", "role": "follower"}
         async with connect(url, timeout=timeout) as cluster:
             status = await cluster.status()
     except VarlogError as error:

@@ -31,13 +31,18 @@ def register(commands: Commands, summary: str) -> None:
         "--data", metavar="DIR", help="folder for everything (default: a temporary one, deleted at the end)"
     )
     parser.add_argument("--nodes", type=positive, metavar="N", help="storage nodes (default: those in DIR, or 3)")
-    parser.add_argument("--repositories", type=positive, default=1, metavar="M", help="metadata repositories (only 1)")
+    parser.add_argument(
+        "--repositories", type=positive, default=1, metavar="M", help="metadata repositories; more than 1 need --etcd"
+    )
+    parser.add_argument(
+        "--etcd", metavar="HOST:PORT,...", help="keep what repositories know in this etcd instead of a folder"
+    )
     parser.add_argument(
         "--port",
         type=int,
         default=DEFAULT_PORT,
         metavar="P",
-        help=f"of the repository; 0 takes a free one (default: {DEFAULT_PORT})",
+        help=f"of the first repository, others follow; 0 takes free ones (default: {DEFAULT_PORT})",
     )
     parser.add_argument("--restart", action="store_true", help="start a process that ends again")
 
@@ -46,9 +51,9 @@ def up(arguments: Arguments) -> None:
     from varlog.runtime.lock import FolderLock, make_data_folder
     from varlog.runtime.loop import run
 
-    if arguments.repositories != 1:
-        raise InvalidArgument("the embedded metadata store serves one repository: leave --repositories at 1")
-    if not 0 <= arguments.port < 1 << 16:
+    if arguments.repositories != 1 and not arguments.etcd:
+        raise InvalidArgument("the embedded metadata store serves one repository: for more of them give --etcd")
+    if not 0 <= arguments.port <= (1 << 16) - arguments.repositories:
         raise InvalidArgument(f"{arguments.port} is not a port")
     folder = Path(arguments.data).resolve() if arguments.data else Path(tempfile.mkdtemp(prefix="varlog-"))
     make_data_folder(folder)
@@ -81,7 +86,10 @@ async def _get_ready(supervisor: "Supervisor", arguments: Arguments) -> None:
     """Start everything, and say so once appends work."""
     from varlog.cli.bring_up import appends_work, bring_up
 
-    url = await bring_up(supervisor, nodes=arguments.nodes or 0, port=arguments.port)
+    stores = ["--etcd", arguments.etcd] if arguments.etcd else []
+    url = await bring_up(
+        supervisor, nodes=arguments.nodes or 0, port=arguments.port, repositories=arguments.repositories, etcd=stores
+    )
     for child in supervisor.children:
         print(f"{child}  {child.address}  pid {child.pid}", flush=True)
     if late := await appends_work(url, supervisor):

@@ -221,10 +221,6 @@ class Database:
             row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
             if (0 if row is None else row[0]) != version:
                 return False
-        for key, value in transaction.expect_values.items():
-            row = self._connection.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
-            if row is None or row[0] != value:
-                return False
         return True
 
     def _change(self, transaction: Transaction) -> list[Change]:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from varlog.base.errors import VarlogError, WrongCluster
 from varlog.base.ids import ReplicaId
+from varlog.node.lines import ReportLines
 from varlog.node.replica import Replica
 from varlog.ports import Timer, World
 from varlog.transport.peer import Handlers, Peer, Reply, connect
@@ -21,9 +22,10 @@ CALL_TIMEOUT_S = 2.0
 FIRST_LEASE_S = 3.0
 """Until a repository says how long it is."""
 FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0
 APART_S = 0.0002
 """Changes closer together than this share a report."""
+LONGEST_PAUSE_S = 0.3
+"""Between two rounds through all repositories. Appends wait for it when another one has begun to lead."""
 
 
 class MakeReport(Protocol):
@@ -61,6 +63,7 @@ class RepositoryLink:
         self._lapse: Timer | None = None
         self._peer: Peer | None = None
         self._sequence = 0
+        self._lines = ReportLines(world, self._numbered)
         self._changed: dict[ReplicaId, Replica] = {}
         self._flush_due = False
         self._told_at = -APART_S
@@ -87,6 +90,7 @@ class RepositoryLink:
         finally:
             if self._lapse is not None:
                 self._lapse.cancel()
+            await self._lines.close()
 
     async def _stay_connected(self) -> None:
         pause, turn = FIRST_PAUSE_S, 0
@@ -136,7 +140,9 @@ class RepositoryLink:
 
     def _answered(self, answer: "asyncio.Future[Reply]", sent: float) -> None:
         if not answer.cancelled() and answer.exception() is None:
-            self._renew(answer.result().message.lease_ms / 1000, sent)
+            reply: pb.LeaseReply = answer.result().message
+            self._lines.follow(reply.gatherers, reply.indirect)
+            self._renew(reply.lease_ms / 1000, sent)
 
     def _renew(self, lease_s: float, since: float) -> None:
         """The lease runs from `since` on. Out of it no append could be answered; it is refused at once (W16)."""
@@ -158,7 +164,7 @@ class RepositoryLink:
         """Report everything at once, then on every beat, until the connection ends."""
         peer.on_close(lambda _: _finish(self._next_beat))
         while peer.closed_error is None:
-            self._send(self._report())
+            self._send(None)
             self._ask_lease(peer)
             self._next_beat = asyncio.get_running_loop().create_future()
             timer = self._world.clock.call_later(self._heartbeat_s, _finish, self._next_beat)
@@ -171,14 +177,15 @@ class RepositoryLink:
 
     def changed(self, replica: Replica) -> None:
         """A replica has something new: it is reported at once, and what changes right behind it with the next turn."""
+        self._lines.changed(replica)
         if self._flush_due:
             self._changed[replica.id] = replica
             return
         now = self._world.clock.now()
         if now - self._told_at > APART_S:
             self._told_at = now
-            if self._peer is not None:
-                self._send(self._report((replica,)))
+            if not self._lines.suffice:
+                self._send((replica,))
         else:
             self._changed[replica.id] = replica
             self._flush_due = True
@@ -187,14 +194,19 @@ class RepositoryLink:
     def _flush(self) -> None:
         self._flush_due = False
         changed, self._changed = self._changed, {}
-        if self._peer is not None:
-            self._send(self._report(list(changed.values())))
+        if not self._lines.suffice:
+            self._send(list(changed.values()))
 
-    def _send(self, report: pb.GetReportResponse) -> None:
-        self._sequence += 1
-        report.sequence = self._sequence
+    def _send(self, replicas: Sequence[Replica] | None) -> None:
         if self._peer is not None:
-            self._peer.notify(Method.REPORT, report)
+            self._peer.notify(Method.REPORT, self._numbered(replicas))
+
+    def _numbered(self, replicas: Sequence[Replica] | None, *, anew: bool = True) -> pb.GetReportResponse:
+        """A report as of now; whoever gets it, one with a greater number was made later (S9)."""
+        self._sequence += anew or self._peer is None
+        report = self._report(replicas)
+        report.sequence = self._sequence
+        return report
 
 
 def _finish(future: "asyncio.Future[None]") -> None:

@@ -36,13 +36,10 @@ class Transaction:
     delete: list[str] = field(default_factory=list)
     delete_ranges: list[tuple[str, str]] = field(default_factory=list)
     """Keys in [first, second) go."""
-    expect_values: dict[str, bytes] = field(default_factory=dict)
-    """Keys that must exist, with exactly these values. A value, other than a version, can be foretold: so one
-    transaction can be given before the one it follows is known to be applied (`varlog.metadata.chain`)."""
 
     def check(self) -> None:
         """Raise `InvalidArgument` for what no store takes: odd keys, and a key that is both put and deleted."""
-        for key in (*self.expect, *self.expect_values, *self.put, *self.delete):
+        for key in (*self.expect, *self.put, *self.delete):
             _check_key(key)
         for key in self.put:
             if key in self.delete or any(first <= key < second for first, second in self.delete_ranges):
@@ -50,9 +47,7 @@ class Transaction:
 
     def copy(self) -> "Transaction":
         """One that does not change when this one does."""
-        return Transaction(
-            dict(self.expect), dict(self.put), list(self.delete), list(self.delete_ranges), dict(self.expect_values)
-        )
+        return Transaction(dict(self.expect), dict(self.put), list(self.delete), list(self.delete_ranges))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class RepositoryConfig:
     lease_ms: int = 3000
     """A node that has had no connection to a repository for so long takes no appends, and says why."""
 
+    direct_nodes: int = 16
+    """Up to so many nodes report to the leading repository themselves; of more, two others gather what changes."""
     rebuild_ms: int = 30_000
     """How long it may be not connected before its replicas of ended streams are copied to others."""
 
@@ -30,5 +32,7 @@ class RepositoryConfig:
             raise InvalidArgument("lost_ms must be at least 10")
         if self.lease_ms < 2 * self.heartbeat_ms:
             raise InvalidArgument("lease_ms must be at least twice heartbeat_ms")
+        if self.direct_nodes < 0:
+            raise InvalidArgument("direct_nodes must be at least 0")
         if self.rebuild_ms < 10:
             raise InvalidArgument("rebuild_ms must be at least 10")

@@ -66,6 +66,8 @@ class NodeLinks:
         self._silent_s = silent_s
         self._links: dict[NodeId, NodeLink] = {}
         self._gates: dict[NodeId, ReportGate] = {}
+        self._boots: dict[NodeId, int] = {}
+        """Of those that have registered in this term."""
         self.last_seen_us: dict[NodeId, int] = {}
         self.creating: dict[LogId, None] = {}
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
@@ -85,6 +87,7 @@ class NodeLinks:
             gate = self._gates.setdefault(node, ReportGate())
             link = NodeLink(node, peer, boot, self._clock.now(), gate)
             self._links[node] = link
+            self._boots[node] = boot
             peer.context = link
             peer.on_close(lambda _: self._lost(link))
         self.last_seen_us[node] = self._clock.wall_us()
@@ -93,6 +96,7 @@ class NodeLinks:
         """It was removed: its connection ends, and it is told why when it asks again."""
         link = self._links.pop(node, None)
         self._gates.pop(node, None)
+        self._boots.pop(node, None)
         self.last_seen_us.pop(node, None)
         if link is not None:
             link.peer.close()
@@ -194,14 +198,26 @@ class NodeLinks:
             link.volumes = list(report.volumes)
             link.scrub = report.scrub
             link.listed = dict.fromkeys(map(_replica_of, report.uncommit_reports))
+        self._take(link.node, link, report)
+
+    def forwarded(self, report: pb.GetReportResponse) -> None:
+        """Take a report that another repository has gathered, if it is news; the node need not be connected now."""
+        node = NodeId(report.storage_node_id)
+        gate = self._gates.get(node)
+        if gate is not None and self._boots[node] == report.boot and gate.admits(report.boot, report.sequence):
+            self._take(node, self._links.get(node), report)
+
+    def _take(self, node: NodeId, link: NodeLink | None, report: pb.GetReportResponse) -> None:
         for row in report.uncommit_reports:
             replica = _replica_of(row)
-            link.rows[replica] = row
+            if link is not None:
+                link.rows[replica] = row
             if row.state != pb.REPLICA_FAILED:
                 tail = Slot(row.uncommitted_llsn_offset - 1 + row.uncommitted_llsn_length)
                 bound = Slot(row.bound_llsn_offset - 1)
-                self._orderer.report(replica.log, link.node, replica.stream, tail, bound)
-            self._compare(link, replica, row)
+                self._orderer.report(replica.log, node, replica.stream, tail, bound)
+            if link is not None:
+                self._compare(link, replica, row)
 
     def _compare(self, link: NodeLink, replica: ReplicaId, row: pb.LogStreamUncommitReport) -> None:
         log = self._catalog.logs.get(replica.log)

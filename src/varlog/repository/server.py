@@ -4,7 +4,8 @@
                                        ▲                                                          │
                                        └──────────────────────────────────────────────────────────┘
 
-Who does not lead refuses everything with `NotLeader`; nodes and clients try the next address they know. When a
+Who does not lead gathers reports for the one that does (`gathering.py`) and refuses everything else with
+`NotLeader`; nodes and clients try the next address they know. When a
 term ends its connections are closed, so that everybody looks for the new leader at once. With the embedded store
 there is nobody else, and nothing to go on with when that has failed: the process ends.
 """
@@ -17,6 +18,7 @@ from varlog.ports import ElectiveStore, World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.gathering import Gatherer
 from varlog.repository.term import Term
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers, Request, Server, serve
@@ -38,6 +40,7 @@ class Repository:
         self._config = config
         self._scope = Scope(self._defect)
         self._term: Term | None = None
+        self._gatherer = Gatherer(world, store, ELECTION, lambda: self.address)
         self._server: Server | None = None
         self._settled = asyncio.Event()
         """It has led, or another one does."""
@@ -95,6 +98,7 @@ class Repository:
     async def _campaign(self) -> None:
         """For ever: lead whenever nobody else does."""
         while True:
+            gathering = self._scope.spawn(self._gatherer.run(), name="gather reports")
             try:
                 leadership = await self._store.elect(ELECTION, self.address)
             except DiskFailed:
@@ -102,6 +106,8 @@ class Repository:
             except VarlogError:
                 await self._world.clock.sleep(PAUSE_S)
                 continue
+            finally:
+                gathering.cancel()
             term = Term(self._world, self._store.fenced(leadership), leadership, self._config)
             lost = self._scope.spawn(leadership.wait_lost(), name="wait for the end of the lead")
             try:
@@ -146,7 +152,9 @@ class Repository:
         term = self._term
         if term is None:
             if request.pushed:
-                return None  # by a node that has not heard yet
+                if request.method == Method.REPORT:
+                    self._gatherer.take(request.message)
+                return None
             raise NotLeader("this repository does not lead; ask another")
         handler = term.handlers.get(request.method)
         if handler is None:

@@ -15,6 +15,7 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
+from varlog.repository.gathering import Gatherers
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.logs import Logs
@@ -65,6 +66,7 @@ class Service:
         self._roller = roller
         self._comparer = comparer
         self._freshness = freshness
+        self._gatherers = Gatherers(config.direct_nodes)
         self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
 
@@ -88,6 +90,8 @@ class Service:
             Method.LEASE: self.lease,
             Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
             Method.SCRUB_NODE: self._operations.scrub_node,
+            Method.GATHER: self.gather,
+            Method.FORWARD: self.forward,
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -145,9 +149,21 @@ class Service:
 
     def lease(self, request: Request) -> None:
         """A registered node may go on taking appends for a while (W16)."""
-        if self._links.node_at(request.peer) is None:
+        link = self._links.node_at(request.peer)
+        if link is None:
             raise Unavailable("no node is registered on this connection")
-        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms))
+        gatherers, indirect = self._gatherers.of(link.node, len(self._links.connected()))
+        request.reply(pb.LeaseReply(lease_ms=self._config.lease_ms, gatherers=gatherers, indirect=indirect))
+
+    def gather(self, request: Request) -> None:
+        """A repository that follows gathers reports from now on, as long as it is connected (M5)."""
+        self._gatherers.add(request.message.address, request.peer)
+        request.reply(pb.Empty())
+
+    def forward(self, request: Request) -> None:
+        if self._gatherers.has(request.peer):
+            for report in request.message.reports:
+                self._links.forwarded(report)
 
     # ------------------------------------------------------------ looking at logs
 

@@ -8,7 +8,7 @@ truth from the store. What a term writes is fenced, so one that is over can neit
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from varlog.base.errors import InvalidArgument, NoSpace, Overloaded, TooLarge, VarlogError
+from varlog.base.errors import InvalidArgument, NoSpace, NotLeader, Overloaded, TooLarge, VarlogError
 from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
 from varlog.repository.catalog import Catalog
@@ -18,7 +18,7 @@ from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.logs import Logs
-from varlog.repository.orderer import Orderer
+from varlog.repository.orderer import WINDOW, Orderer
 from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.reconfigure import Reconfigurer
 from varlog.repository.roller import Roller
@@ -40,7 +40,8 @@ class Term:
         kept = _Watched(store, self._fail)
         changing = asyncio.Lock()
         self.catalog = Catalog(kept, world.random)
-        self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts))
+        window = 1 if leadership.sole else WINDOW
+        self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts), window)
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         parts = (world.clock, self.catalog, self._orderer, self._links)
         reconfigurer = Reconfigurer(*parts)
@@ -73,7 +74,8 @@ class Term:
         await self.catalog.load()
         for log in list(self.catalog.logs.values()):
             await self._orderer.load(log)
-        self._scope.spawn(self._orderer.run(), name="cuts")
+        for _ in range(self._orderer.window):
+            self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
@@ -95,11 +97,15 @@ class Term:
 
 
 class _Watched:
-    """The term's store: a commit whose outcome is not certain ends the term, whoever asked for it."""
+    """The term's store: a commit whose outcome is not certain ends the term, whoever asked for it.
+
+    Nothing is given to the store from then on: it would be built on what may not be there.
+    """
 
     def __init__(self, store: MetadataStore, fail: Callable[[VarlogError], None]) -> None:
         self._store = store
         self._fail = fail
+        self._failed: VarlogError | None = None
 
     async def get(self, key: str) -> Versioned | None:
         return await self._store.get(key)
@@ -114,10 +120,13 @@ class _Watched:
         await self._store.close()
 
     async def commit(self, transaction: Transaction) -> bool:
+        if self._failed is not None:
+            raise NotLeader(f"this repository has stopped leading: {self._failed.message}")
         try:
             return await self._store.commit(transaction)
         except HARMLESS:
             raise
         except VarlogError as error:
+            self._failed = error
             self._fail(error)
             raise

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from varlog.base.errors import InvalidArgument
+from varlog.base.errors import InvalidArgument, OutcomeUnknown
 from varlog.base.ids import Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.client.session import Flight, Session
@@ -31,7 +31,8 @@ from varlog.node.verbs import Verbs
 from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
-from varlog.repository.orderer import Orderer
+from varlog.repository.gathering import Gatherer
+from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
 from varlog.runtime.scope import Scope
 from varlog.sim.weather import Weather
@@ -100,6 +101,13 @@ def _leaves_last_words(weather: Weather) -> bool:
     faults, shape = weather.faults, weather.shape
     dies = faults.node_crashes + faults.snipes > 0 and shape.replicas >= 2
     return dies and weather.network.stragglers > 0 and shape.lost_ms >= 300
+
+
+def _overlapping_cuts_are_cut_off(weather: Weather) -> bool:
+    """Several cuts are under way at once, of several streams, and leaders lose the lead."""
+    faults, shape = weather.faults, weather.shape
+    ends = faults.repository_crashes + faults.failing_commits + faults.snipes + faults.outages > 0
+    return ends and shape.shared_store and shape.streams * shape.logs > 1
 
 
 # ---------------------------------------------------------------- node
@@ -227,22 +235,61 @@ def missing_report_ignored() -> Iterator[None]:
 
 @_bug("a cut is announced while it is being persisted")
 def cut_announced_early() -> Iterator[None]:
-    next_cut, commit = LogOrder.next_cut, Orderer._commit
-    made: list[Cut] = []
+    plain = Orderer._persist
 
-    def remember(self: LogOrder) -> Cut | None:
-        cut = next_cut(self)
-        if cut is not None:
-            made.append(cut)
-        return cut
+    async def announce_and_persist(self: Orderer, planned: Planned) -> None:
+        self._announce([cut for _, cut in planned.cuts])
+        await plain(self, planned)
 
-    async def announce_and_commit(self: Orderer, transaction: Transaction) -> bool:
-        cuts = made[:]
-        made.clear()
-        self._announce(cuts)
-        return await commit(self, transaction)
+    with _swap(Orderer, _persist=announce_and_persist):
+        yield
 
-    with _swap(LogOrder, next_cut=remember), _swap(Orderer, _commit=announce_and_commit):
+
+@_bug("a cut is announced though one before it is still being persisted", _overlapping_cuts_are_cut_off)
+def cut_announced_out_of_turn() -> Iterator[None]:
+    plain = Orderer._commit
+    planned: list[tuple[Transaction, list[Cut]]] = []
+    persist = Orderer._persist
+
+    async def remember(self: Orderer, new: Planned) -> None:
+        planned.append((new.transaction, [cut for _, cut in new.cuts]))
+        await persist(self, new)
+
+    async def commit_and_announce(self: Orderer, transaction: Transaction) -> None:
+        await plain(self, transaction)
+        for index, (mine, cuts) in enumerate(planned):
+            if mine is transaction:
+                del planned[index]
+                self._announce(cuts)
+                return
+
+    with _swap(Orderer, _persist=remember, _commit=commit_and_announce):
+        yield
+
+
+@_bug(
+    "a cut whose transaction was not answered is taken to be persisted",
+    lambda weather: weather.shape.shared_store and weather.shape.streams > 1 and weather.faults.outages > 0,
+)
+def unanswered_cut_announced() -> Iterator[None]:
+    plain = Orderer._commit
+
+    async def commit(self: Orderer, transaction: Transaction) -> None:
+        try:
+            await plain(self, transaction)
+        except OutcomeUnknown:
+            return
+
+    with _swap(Orderer, _commit=commit):
+        yield
+
+
+@_bug("a leader takes over every cut it finds, also one without the one before it", _overlapping_cuts_are_cut_off)
+def stray_cut_taken() -> Iterator[None]:
+    def is_stray(self: LogOrder, cut: Cut) -> bool:
+        return False
+
+    with _swap(LogOrder, is_stray=is_stray):
         yield
 
 
@@ -258,6 +305,23 @@ def deposed_leader_writes() -> Iterator[None]:
         await asyncio.get_running_loop().create_future()
 
     with _swap(FencedStore, commit=commit), _swap(HeldLeadership, wait_lost=never):
+        yield
+
+
+@_bug(
+    "a follower numbers the reports it forwards by its own clock, so that old ones look new",
+    lambda weather: weather.shape.repositories > 1,
+)
+def forwarded_as_new() -> Iterator[None]:
+    plain = Gatherer._joined
+
+    def joined(self: Gatherer) -> pb.ForwardedReports:
+        message = plain(self)
+        for report in message.reports:
+            report.sequence = int(self._world.clock.now() * 1000)
+        return message
+
+    with _swap(Gatherer, _joined=joined):
         yield
 
 

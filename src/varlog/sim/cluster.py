@@ -20,6 +20,7 @@ from varlog.sim.host import Host, Process
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric
+from varlog.sim.outage import Outage
 from varlog.sim.platter import Platter
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
@@ -45,7 +46,11 @@ class SimulatedCluster:
         count = weather.shape.repositories
         self.repositories = [self.make_host(f"repository{number}") for number in range(1, count + 1)]
         metadata = MetadataState(
-            Random(f"{seed}/metadata"), weather.commit, weather.commits_in_order, embedded=count == 1
+            Random(f"{seed}/metadata"),
+            weather.commit,
+            weather.commits_in_order,
+            embedded=not weather.shape.shared_store,
+            outage=Outage(Random(f"{seed}/outages")),
         )
         for host in self.repositories:
             host.metadata = metadata
@@ -105,7 +110,9 @@ class SimulatedCluster:
         assert process.metadata is not None
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
         shape = self.weather.shape
-        config = RepositoryConfig(listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms)
+        config = RepositoryConfig(
+            listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms, direct_nodes=shape.direct_nodes
+        )
         repository = Repository(process.world, process.metadata, config)
         await repository.start()
         await self._serve(process, repository.wait_failed())

@@ -13,6 +13,7 @@ from typing import Protocol
 from varlog.repository.server import ELECTION
 from varlog.sim.host import Host
 from varlog.sim.loop import SimulatedLoop
+from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric, Tripwire
 from varlog.sim.weather import FaultWeather
 from varlog.wire.frame import Kind
@@ -65,6 +66,13 @@ REBUILD_MOMENTS = {
 """The same of runs in which lost replicas are rebuilt."""
 
 
+GATHER_MOMENTS = {
+    (Kind.NOTIFY, Method.FORWARD): 3,
+    (Kind.REQUEST, Method.GATHER): 1,
+}
+"""The same of runs with several repositories."""
+
+
 class Target(Protocol):
     """The cluster, as faults see it."""
 
@@ -90,6 +98,8 @@ class Nemesis:
         """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
         self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
         self._moments |= SCRUB_MOMENTS if weather.cold_rot else {}
+        if len(target.repositories) > 1:
+            self._moments |= GATHER_MOMENTS
         self._target = target
         self._loop = target.loop
         self._weather = weather
@@ -119,6 +129,7 @@ class Nemesis:
         self._repeat(weather.full_disks, self._fill)
         self._repeat(weather.failing_syncs, self._fail_sync)
         self._repeat(weather.failing_commits, self._fail_commit)
+        self._repeat(weather.outages, self._take_store_away)
         self._repeat(weather.stops, self._stop_server)
         self._repeat(weather.absences, self._leave)
         self._repeat(weather.cold_rot, self._rot_cold)
@@ -141,6 +152,7 @@ class Nemesis:
                 platter.calm_down()
             if host.metadata is not None:
                 host.metadata.full, host.metadata.failures_wanted = False, 0
+                self._bring_store_back(host.metadata)
             host.resume()
             if not host.up:
                 target.start(host)
@@ -321,6 +333,27 @@ class Nemesis:
             return
         self._count("commit failed")
         state.failures_wanted += 1
+
+    async def _take_store_away(self) -> None:
+        """Its majority is lost, or it is started again, or it has too much to do."""
+        state = self._target.repositories[0].metadata
+        assert state is not None
+        if not state.outage.over:
+            return
+        kind = self._random.choice(("refuses", "hangs", "is slow"))
+        self._count(f"store {kind}")
+        self._target.fabric.trace.event(self._loop.now, "metadata", kind)
+        if kind == "is slow":
+            state.outage.slow = True
+        else:
+            state.outage.begin(hangs=kind == "hangs")
+        await asyncio.sleep(self._around(self._weather.outage_seconds))
+        self._bring_store_back(state)
+
+    def _bring_store_back(self, state: MetadataState) -> None:
+        if not state.outage.over:
+            state.end_outage(self._loop, self._target.fabric.context, leases_anew=self._random.random() < 0.5)
+            self._target.fabric.trace.event(self._loop.now, "metadata", "is back")
 
     async def _stop_server(self) -> None:
         """As an operator does it: tell it to end, and start it again."""

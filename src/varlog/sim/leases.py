@@ -37,6 +37,10 @@ class LeaseTable:
         lease.until = loop.now + lease.seconds
         return lease.seconds
 
+    def begin_anew(self, loop: SimulatedLoop) -> None:
+        for lease in self._leases.values():
+            lease.until = loop.now + lease.seconds
+
     def attach(self, number: int, key: str) -> None:
         self._leases[number].keys.append(key)
 

@@ -6,12 +6,14 @@ commits and changes nothing. One whose sync failed says so, has done it or not, 
 from then on: its process has to end.
 
 Elections are those of the real stores (`varlog.metadata.election`) on simulated leases: who is paused for longer than
-its lease is deposed, and `MetadataState.depose` does it at any moment, without telling the one deposed.
+its lease is deposed, and `MetadataState.depose` does it at any moment, without telling the one deposed. A shared store
+has outages (`sim.outage`).
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ from varlog.ports.metadata import Change, Transaction, Versioned
 from varlog.runtime.scope import Scope
 from varlog.sim.leases import LeaseTable
 from varlog.sim.loop import SimulatedLoop
+from varlog.sim.outage import Outage
 from varlog.sim.weather import Latency
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class MetadataState:
     """One process has the store to itself, as it has SQLite: it leads at once. Else as on etcd, under a lease."""
     lease_s: float = 2.0
     """How long a leader that is not heard of stays one."""
+    outage: Outage = field(default_factory=lambda: Outage(Random(0)))
 
     def __post_init__(self) -> None:
         self.leases = LeaseTable(lambda keys: void(self.apply(Transaction(delete=keys))))
@@ -60,13 +64,16 @@ class MetadataState:
         """Whoever leads no longer does, and learns it late; whether anybody led."""
         return self.leases.revoke_holder(leader_key(name))
 
+    def end_outage(self, loop: SimulatedLoop, context: Context, *, leases_anew: bool) -> None:
+        """`leases_anew`: as after the election of another member, every lease begins anew."""
+        self.outage.end(loop, context)
+        self.busy_until = loop.now
+        if leases_anew:
+            self.leases.begin_anew(loop)
+
     def apply(self, transaction: Transaction) -> bool:
         if any(self._version(key) != version for key, version in transaction.expect.items()):
             return False
-        for key, value in transaction.expect_values.items():
-            found = self.data.get(key)
-            if found is None or found.value != value:
-                return False
         self.revision += 1
         deleted = list(transaction.delete)
         for low, high in transaction.delete_ranges:
@@ -177,7 +184,12 @@ class SimulatedMetadata:
             if self._pending.pop(number, None) is not None:
                 outcome.append(self._apply(copy))
 
-        await self._happen(effect)
+        try:
+            await self._happen(effect, changes=True)
+        except VarlogError as error:
+            if error.outcome_known:
+                del self._pending[number]
+            raise
         if isinstance(outcome[0], VarlogError):
             raise outcome[0]
         return outcome[0]
@@ -198,18 +210,33 @@ class SimulatedMetadata:
             return self._failed
         return state.apply(transaction)
 
-    async def _happen(self, effect: Callable[[], None]) -> None:
-        """`effect` takes place somewhere in between, whether or not anybody waits for the answer."""
+    async def _happen(self, effect: Callable[[], None], *, changes: bool = False) -> None:
+        """`effect` takes place somewhere in between, whether or not anybody waits for the answer.
+
+        In an outage it may not, or late. `changes`: whoever gets no answer has to fear that it did.
+        """
         self._check_open()
         state, loop = self._state, self._loop
-        seconds = state.latency.draw(state.random)
+        outage = state.outage
+        await outage.pass_by(loop, self._process.arrive_at, effect, changes)
+        began, happened = outage.began, []
+
+        def happen() -> None:
+            if outage.happens(began):
+                happened.append(True)
+                effect()
+
+        seconds = outage.delay(state.latency.draw(state.random))
         begin = max(loop.now, state.busy_until) if state.in_order else loop.now
         middle = begin + seconds * state.random.random()
         state.busy_until = end = begin + seconds
         future: asyncio.Future[None] = loop.create_future()
-        loop.schedule(middle, effect, context=self._process.context)
+        loop.schedule(middle, happen, context=self._process.context)
         self._process.arrive_at(end, _answer, future)
         await future
+        lost = outage.lost(began, bool(happened), changes)
+        if lost is not None:
+            raise lost
 
     def watch(self, prefix: str) -> Watch:
         watch = Watch(self._state, prefix, self._loop, self._process)
@@ -260,7 +287,7 @@ class SimulatedMetadata:
                 leases.attach(lease, key)
                 taken.append(self._state.revision)
 
-        await self._happen(effect)
+        await self._happen(effect, changes=True)
         return taken[0] if taken else 0
 
     async def close(self) -> None:

@@ -28,13 +28,14 @@ class Reshaper:
         names: Sequence[str],
         connect: Callable[[Process], Awaitable[Cluster]],
         recorder: Recorder,
-        most_replicas: int,
+        replicas: tuple[int, int],
     ) -> None:
+        """`replicas`: the fewest and the most that he may ask for."""
         self._admin = admin
         self._names = names
         self._connect = connect
         self._recorder = recorder
-        self._most_replicas = most_replicas
+        self._replicas = replicas
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self.count = 0
@@ -80,7 +81,7 @@ class Reshaper:
             return {"roll": True}
         if kind == "streams":
             return {"streams": random.randint(1, 3)}
-        replicas = random.randint(1, self._most_replicas)
+        replicas = random.randint(*self._replicas)
         if kind == "replicas":
             return {"replicas": replicas}
         ordering = random.choice(("cut", "leader"))

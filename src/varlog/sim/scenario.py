@@ -147,8 +147,10 @@ class Scenario:
 
     def _start_reshaper(self, admin: Process) -> None:
         if self.shape.reshapes:
-            most = min(3, self.shape.nodes)
-            self._reshaper = Reshaper(admin, self.log_names, self._connect, self.recorder, most)
+            faults, most = self.weather.faults, min(3, self.shape.nodes)
+            spared = faults.rot or faults.cold_rot or faults.lost_node  # what takes a copy must leave another
+            replicas = (min(2, most) if spared else 1, most)
+            self._reshaper = Reshaper(admin, self.log_names, self._connect, self.recorder, replicas)
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
 

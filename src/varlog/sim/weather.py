@@ -149,6 +149,9 @@ class FaultWeather:
     """Disks told to fail their next sync."""
     failing_commits: float = 0.0
     """The repository's store told to fail its next commit."""
+    outages: float = 0.0
+    """Times that a shared store is away, hangs or is slow."""
+    outage_seconds: float = 1.0
     stops: float = 0.0
     """Servers ended in good order, and started again."""
     absences: float = 0.0
@@ -173,6 +176,7 @@ class FaultWeather:
             "full disks": self.full_disks,
             "failing syncs": self.failing_syncs,
             "failing commits": self.failing_commits,
+            "outages of the store": self.outages,
             "stops": self.stops,
             "long absences": self.absences,
             "rot": self.cold_rot,
@@ -218,7 +222,11 @@ class Shape:
     producers: int = 0
     """Of each client, anonymous and pipelined."""
     repositories: int = 1
-    """One with a store of its own, or several that share one and elect a leader."""
+    """Several share a store and elect a leader."""
+    store_elsewhere: bool = False
+    """A single repository has its store on an etcd, too."""
+    direct_nodes: int = 16
+    """Up to so many nodes report to the leading repository themselves."""
     lost_ms: int = 1000
     """How long a node may be away before others take over from it."""
     rebuild_ms: int = NEVER_MS
@@ -242,6 +250,16 @@ class Shape:
     """Each client has one that goes on after a crash where it was."""
 
     @property
+    def shared_store(self) -> bool:
+        """The store is as on etcd; else the repository has it to itself."""
+        return self.repositories > 1 or self.store_elsewhere
+
+    @property
+    def gathers(self) -> bool:
+        """Changes reach the leading repository only through those that follow."""
+        return self.repositories > 2 and self.nodes > self.direct_nodes
+
+    @property
     def rebuilds(self) -> bool:
         return self.rebuild_ms < NEVER_MS
 
@@ -257,7 +275,9 @@ class Shape:
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
             f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}; "
-            f"{self.repositories} repositories; a node is lost after {self.lost_ms} ms"
+            f"{self.repositories} repositories{' on a shared store' * self.shared_store}"
+            f"{', those that follow gather all reports' * self.gathers}; "
+            f"a node is lost after {self.lost_ms} ms"
             f"{f', scrubbed every {self.scrub_every_s:.1f} s' if self.scrub_every_s else ''}"
             f"{f', rebuilt after {self.rebuild_ms} ms at {self.copy_bytes_per_s} bytes/s' * self.rebuilds}"
         )
@@ -321,6 +341,8 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
+    shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
+    faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -420,6 +442,19 @@ def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[Fau
     if faults.rot or faults.lost_node or shape.replicas < 2 or random.random() < 0.2:
         return faults, shape
     return replace(faults, cold_rot=between(random, 0.1, 2.0)), shape
+
+
+def _draw_direct_nodes(seed: int | str) -> int:
+    """All of them, or none."""
+    return Random(f"{seed}/direct").choice((0, 16))
+
+
+def _draw_store(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
+    """One repository may have its store somewhere else, too; whatever is somewhere else is away at times."""
+    shape = replace(shape, store_elsewhere=random.random() < 0.2)
+    if not shape.shared_store or random.random() < 0.5:
+        return faults, shape
+    return replace(faults, outages=between(random, 0.1, 1.0), outage_seconds=between(random, 0.1, 5.0)), shape
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

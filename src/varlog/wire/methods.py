@@ -55,6 +55,8 @@ class Method(IntEnum):
     LEASE = 48
     RECONFIGURE_LOG = 52
     SCRUB_NODE = 56
+    GATHER = 60
+    FORWARD = 61
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -93,16 +95,19 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
     Method.RECONFIGURE_LOG: (pb.ReconfigureLogRequest, pb.LogInfo),
     Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
+    Method.GATHER: (pb.GatherRequest, pb.Empty),
+    Method.FORWARD: (pb.ForwardedReports, pb.Empty),
 }
-"""Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*;
-STORE by primaries, ADVANCE and DIRECTORY by the repository, carrying their requests. READ and WATCH_LOG are answered
-by many parts."""
+"""Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*; STORE by primaries,
+FORWARD by repositories that follow, ADVANCE and DIRECTORY by the one that leads, carrying their requests. READ and
+WATCH_LOG are answered by many parts."""
 
 PUSHES: dict[Method, type[Message]] = {
     Method.STORE: pb.StoreRequest,
     Method.REPORT: pb.GetReportResponse,
     Method.ADVANCE: pb.CommitRequest,
     Method.DIRECTORY: pb.NodeDirectory,
+    Method.FORWARD: pb.ForwardedReports,
 }
 """What a NOTIFY frame of a method carries."""
 

@@ -9,13 +9,15 @@
 Members report how far they have synced without a gap. A stream's part in the next cut is what lies
 between its last cut and the smallest tail over *all* its members. The parts get consecutive GLSNs
 above the log's high watermark, in stream-id order. Then, and in this order, the driver persists the
-cut, `apply`s it here, and tells the members.
+cut, `apply`s it here, and tells the members. It may `plan` further cuts while one is being persisted;
+they are applied in the order planned, each only when it and all before it are persisted.
 
 What must hold, and where:
 - A member that has not reported since this object was made keeps its stream where it is: a missing
   report is not zero, and not infinity (`_ready_end`).
-- A cut is computed from applied cuts and reported tails only, so computing it again gives the same
-  result or a longer one, never another (`next_cut`).
+- A cut is computed from applied and planned cuts and reported tails only, so computing it again gives the
+  same result or a longer one, never another (`next_cut`). A planned cut is persisted as it is, or nothing
+  behind it counts: planned ones are never taken back.
 - A tail that moves back is amnesia: the member lost what it had synced. Its stream gets no further
   cut (`_notice_amnesia`); what was cut before stays true.
 - Batches are reported whole, and all members have the same ones, so the smallest tail is a batch
@@ -73,6 +75,8 @@ class StreamOrder:
     members: tuple[NodeId, ...]
     committed: Slot = FIRST_SLOT
     """End of the last cut's part: persisted, never moving back."""
+    planned: Slot = FIRST_SLOT
+    """The same with the cuts that are being persisted."""
     stopped: str = ""
     """Why it gets no more cuts; empty while it does."""
     finalized: bool = False
@@ -107,6 +111,9 @@ class LogOrder:
         self.segment = segment
         """The last one. All streams that get cuts belong to it."""
         self.high_watermark = high_watermark
+        """Of the last cut applied."""
+        self._planned = high_watermark
+        """Of the last cut planned."""
         self.kept_cuts = 0
         self._streams: dict[StreamId, StreamOrder] = {}
         self._bound_cuts: list[Cut] = []
@@ -118,7 +125,7 @@ class LogOrder:
         """Streams come in id order; that order is part of every cut."""
         invariant(not self._streams or stream > max(self._streams), "streams are added in id order", stream=stream)
         invariant(len(set(members)) == len(members) > 0, "members are distinct", members=members)
-        self._streams[stream] = StreamOrder(stream, tuple(members), committed)
+        self._streams[stream] = StreamOrder(stream, tuple(members), committed, committed)
 
     def finalize(self, stream: StreamId) -> Slot:
         """No more cuts for this stream; the others go on. Where its last applied cut ends."""
@@ -139,7 +146,7 @@ class LogOrder:
         invariant(not still_open, "a segment ends before the next begins", streams=still_open)
         invariant(segment > self.segment and high_watermark >= self.high_watermark, "segments follow each other")
         self.segment = segment
-        self.high_watermark = high_watermark
+        self.high_watermark = self._planned = high_watermark
 
     def drop_member(self, stream: StreamId, node: NodeId) -> None:
         """A copy of a stream that has ended is given up: nobody waits for it any more."""
@@ -167,8 +174,15 @@ class LogOrder:
 
     def restore(self, cut: Cut) -> None:
         """Take a persisted cut back into the history; cuts come in order, some may already have been dropped."""
-        self.high_watermark = max(self.high_watermark, cut.high_watermark)
+        self.high_watermark = self._planned = max(self.high_watermark, cut.high_watermark)
         self._keep(cut)
+
+    def is_stray(self, cut: Cut) -> bool:
+        """Whether one before it was never persisted, so that nobody was told of it; of cuts that come in order.
+
+        Those up to where the log is known to have stood need not continue each other: some were dropped.
+        """
+        return cut.high_watermark > self.high_watermark != cut.previous_high_watermark
 
     def close(self) -> None:
         """No more cuts: the segment's end is fixed."""
@@ -197,7 +211,7 @@ class LogOrder:
         if bound > known.bound.get(node, -1):
             known.bound[node] = bound
             self._release(known)
-        return not self._closed and known.ready_end() > known.committed
+        return not self._closed and known.ready_end() > known.planned
 
     def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
         # Members of a closed log cut off what lies beyond its end: they have forgotten nothing that counts.
@@ -209,24 +223,30 @@ class LogOrder:
     # ------------------------------------------------------------ cuts
 
     def next_cut(self) -> Cut | None:
-        """The cut that is due now, or None. Changes nothing."""
+        """The cut that is due now, above all that are planned, or None. Changes nothing."""
         if self._closed:
             return None
-        glsn = Glsn(self.high_watermark + 1)
+        glsn = Glsn(self._planned + 1)
         bindings: list[tuple[StreamId, Binding]] = []
         for stream in self._streams.values():
-            count = stream.ready_end() - stream.committed
+            count = stream.ready_end() - stream.planned
             if count > 0:
-                bindings.append((stream.id, Binding(stream.committed, glsn, count)))
+                bindings.append((stream.id, Binding(stream.planned, glsn, count)))
                 glsn = Glsn(glsn + count)
         if not bindings:
             return None
-        previous, high = self.high_watermark, glsn - 1
+        previous, high = self._planned, glsn - 1
         commits = tuple(Commit(stream, binding, previous, high) for stream, binding in bindings)
         return Cut(self.log, self.segment, previous, high, commits)
 
+    def plan(self, cut: Cut) -> None:
+        """The cut is about to be persisted: the next one goes on behind it."""
+        self._planned = cut.high_watermark
+        for commit in cut.commits:
+            self._streams[commit.stream].planned = commit.binding.slot_end
+
     def apply(self, cut: Cut) -> None:
-        """The cut is persisted: from now on it is the truth."""
+        """The cut is persisted, as are all before it: from now on it is the truth."""
         invariant(
             cut.previous_high_watermark == self.high_watermark,
             "a cut continues the last one",
@@ -238,6 +258,7 @@ class LogOrder:
             stream = self._streams[commit.stream]
             invariant(stream.committed == commit.binding.slot, "a commit continues its stream", commit=commit)
         self.high_watermark = cut.high_watermark
+        self._planned = max(self._planned, self.high_watermark)
         self._keep(cut)
 
     # ------------------------------------------------------------ history
@@ -273,6 +294,7 @@ class LogOrder:
         for commit in cut.commits:
             stream = self._streams[commit.stream]
             stream.committed = max(stream.committed, commit.binding.slot_end)
+            stream.planned = max(stream.planned, stream.committed)
             stream.history.append((commit, kept))
 
     def _release(self, stream: StreamOrder) -> None:

@@ -89,7 +89,7 @@ def encode(keys: Keys, transaction: Transaction, lease: int) -> pb.TxnRequest:
 
 
 def _encode_conditions(request: pb.TxnRequest, keys: Keys, transaction: Transaction) -> None:
-    count = len(transaction.expect) + len(transaction.expect_values)
+    count = len(transaction.expect)
     if count + GUARDS > OPERATIONS:
         raise TooLarge(f"a metadata transaction has {count} conditions", OPERATIONS - GUARDS)
     for key, version in transaction.expect.items():
@@ -97,11 +97,6 @@ def _encode_conditions(request: pb.TxnRequest, keys: Keys, transaction: Transact
         compare.target = pb.Compare.MOD
         compare.key = keys.data(key)
         compare.mod_revision = version
-    for key, value in transaction.expect_values.items():
-        compare = request.compare.add()
-        compare.target = pb.Compare.VALUE
-        compare.key = keys.data(key)
-        compare.value = value
 
 
 def _encode_changes(request: pb.TxnRequest, keys: Keys, transaction: Transaction, lease: int) -> None:

@@ -565,10 +565,26 @@ class LeaseRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class LeaseReply(_message.Message):
-    __slots__ = ("lease_ms",)
+    __slots__ = ("lease_ms", "gatherers", "indirect")
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    GATHERERS_FIELD_NUMBER: _ClassVar[int]
+    INDIRECT_FIELD_NUMBER: _ClassVar[int]
     lease_ms: int
-    def __init__(self, lease_ms: _Optional[int] = ...) -> None: ...
+    gatherers: _containers.RepeatedScalarFieldContainer[str]
+    indirect: bool
+    def __init__(self, lease_ms: _Optional[int] = ..., gatherers: _Optional[_Iterable[str]] = ..., indirect: _Optional[bool] = ...) -> None: ...
+
+class GatherRequest(_message.Message):
+    __slots__ = ("address",)
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    def __init__(self, address: _Optional[str] = ...) -> None: ...
+
+class ForwardedReports(_message.Message):
+    __slots__ = ("reports",)
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    reports: _containers.RepeatedCompositeFieldContainer[GetReportResponse]
+    def __init__(self, reports: _Optional[_Iterable[_Union[GetReportResponse, _Mapping]]] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
     __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy")
