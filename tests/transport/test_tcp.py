@@ -258,7 +258,7 @@ def test_all_frames_of_one_turn_leave_in_one_write(monkeypatch: pytest.MonkeyPat
 
 
 def receive(channel: TcpChannel, data: bytes) -> None:
-    channel.get_buffer(-1)[: len(data)] = data
+    memoryview(channel.get_buffer(-1))[: len(data)] = data
     channel.buffer_updated(len(data))
 
 
