@@ -246,7 +246,8 @@ def test_a_checkpoint_that_fails_stops_the_store(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(database_module, "LOG_PAGES", 1)
         assert await store.commit(put("a"))  # this one is durable in the log
         with pytest.raises(DiskFailed, match="has stopped"):
-            await store.commit(put("b"))
+            for key in "bc":  # the first may share the round that ends with the checkpoint
+                await store.commit(put(key))
         await store.close()
 
     run(story())

@@ -14,7 +14,7 @@ import pytest
 
 from varlog.base.errors import InvalidArgument, NoSpace, Unavailable
 from varlog.ports.disk import DiskFailed
-from varlog.runtime import disk_worker
+from varlog.runtime import disk_worker, quick
 from varlog.runtime.disk import RealDisk, RealFile
 from varlog.wire.buffers import JOIN_BYTES
 
@@ -249,8 +249,7 @@ def test_a_small_sync_is_made_on_the_spot_as_long_as_the_disk_is_quick(
         assert threads.pop() is threading.main_thread()
         await file.write(6, [bytes(disk_worker.ON_THE_SPOT_BYTES), b"three"], sync=True)
         assert threads.pop() is not threading.main_thread()
-        monkeypatch.setattr(disk_worker, "SLOW_SECONDS", 0.0)
-        monkeypatch.setattr(disk_worker, "REST_SECONDS", 60.0)
+        monkeypatch.setattr(quick, "SLOW_SECONDS", 0.0)
         await file.write(6, [b"four"], sync=True)
         assert threads.pop() is threading.main_thread()
         await file.write(6, [b"five"], sync=True)

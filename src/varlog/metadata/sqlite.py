@@ -32,18 +32,13 @@ from varlog.metadata.watch import Watch, Watchers
 from varlog.ports.disk import DiskFailed
 from varlog.ports.election import Leadership, leader_key
 from varlog.ports.metadata import Change, Transaction, Versioned
+from varlog.runtime.quick import Quickness
 
 WAITING_JOBS = 10_000
 """Most calls that wait for the database; more are refused."""
 
 ON_THE_SPOT_BYTES = 64 << 10
 """Values of a transaction that may be made durable on the event loop."""
-
-SLOW_SECONDS = 0.005
-"""One that took longer there was slow."""
-
-REST_SECONDS = 0.25
-"""For so long after a slow one all go to the thread."""
 
 ROUND_JOBS = 256
 """Most calls in one round: bounds how long the first of them waits for the rest."""
@@ -89,7 +84,7 @@ class SqliteStore:
         """These two belong to the thread, or, while it rests and nothing waits for it, to the loop."""
         self._resting = False
         """The thread waits for a call."""
-        self._slow_until = 0.0
+        self._quick = Quickness()
         self._thread = threading.Thread(target=self._run, name="metadata", daemon=True)
         self._thread.start()
 
@@ -177,15 +172,13 @@ class SqliteStore:
     def _perform_on_the_spot(self, job: _Job) -> bool:
         """Do it here and now, if nothing is before it and the disk is quick; whether that was so."""
         start = monotonic()
-        if self._waiting or not self._resting or self._closed or start < self._slow_until:
+        if self._waiting or not self._resting or self._closed or start < self._quick.slow_until:
             return False
         assert self._database is not None, "a thread that rests has opened it"
         self._waiting += 1
         self._perform(self._database, [job])
         self._deliver([job])
-        end = monotonic()
-        if end - start > SLOW_SECONDS:
-            self._slow_until = end + REST_SECONDS
+        self._quick.tried(start, monotonic())
         if self._database.checkpoint_due:
             # A round of the thread ends with one; should that fail, whoever calls next is told.
             self._submit(_Job(self._loop.create_future(), read=lambda _: None)).add_done_callback(_retrieve)
