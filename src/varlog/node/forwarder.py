@@ -157,7 +157,7 @@ class Forwarder:
         return self._cursor < self._replica.log.durable and self._replica.recent(self._cursor) is None
 
     def _wake_if_behind(self) -> None:
-        if self._peer is not None and (not self._peer.writable or self._is_behind()):
+        if self._peer is not None and self._is_behind():
             self._wake.set()
 
     async def _read_back(self) -> tuple[Slot, list[Buffer]]:
@@ -180,6 +180,8 @@ class Forwarder:
                 size += len(data)
                 found = recent(end)
             self._send(peer, end, body)
+        if found is not None and not peer.writable:
+            self._wake.set()  # the task waits until it is
 
     def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
         size = sum(map(len, body))
