@@ -265,7 +265,7 @@ class SqliteStore:
             if self._failed is not None:
                 raise DiskFailed(f"the metadata store has stopped: {self._failed.message}")
             for job in jobs:
-                self._perform_one(database, job)
+                self._perform_one(database, job, alone=len(jobs) == 1)
             database.commit()
         except NoSpace as error:
             self._undo(database, jobs, error)
@@ -273,11 +273,11 @@ class SqliteStore:
             self._fail(error)
             self._refuse(jobs, error)
 
-    def _perform_one(self, database: Database, job: _Job) -> None:
+    def _perform_one(self, database: Database, job: _Job, *, alone: bool) -> None:
         if job.read is not None:
             job.result = job.read(database)
         elif job.transaction is not None:
-            changes = database.apply(job.transaction)
+            changes = database.apply(job.transaction, alone=alone)
             job.result = changes is not None
             job.changes = changes or []
 
