@@ -202,10 +202,12 @@ class Forwarder:
 
     def _committed(self, binding: Binding) -> None:
         """Every member has this on disk, or it would not be committed."""
-        self._sure = max(self._sure, binding.slot_end)
+        end = binding.slot_end
+        self._sure = max(self._sure, end)
         full = self._unsure_bytes >= WINDOW_BYTES
-        while self._unsure and self._unsure[0][0] <= binding.slot_end:
-            self._unsure_bytes -= self._unsure.popleft()[1]
+        unsure = self._unsure
+        while unsure and unsure[0][0] <= end:
+            self._unsure_bytes -= unsure.popleft()[1]
         if len(self._commits) < COMMITS_WAITING:
             self._commits.append((binding, self._replica.log.high_watermark))
         if self._relay is None:

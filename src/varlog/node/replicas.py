@@ -58,8 +58,9 @@ class Replicas:
     def failed(self) -> dict[ReplicaId, VarlogError]:
         return self._failed
 
-    def get(self, replica: ReplicaId) -> Replica | None:
-        return self._open.get((replica.log, replica.segment, replica.stream))
+    def get(self, replica: tuple[int, int, int]) -> Replica | None:
+        """By its id, or by what that is made of."""
+        return self._open.get(replica)
 
     def find(self, log: int, segment: int, stream: int) -> Replica:
         """An open replica, or the error that says why there is none."""

@@ -222,7 +222,10 @@ class NodeLinks:
         """As the log's record has it."""
         log = self._catalog.logs.get(replica.log)
         streams = log.chain[replica.segment - 1].streams if log is not None else ()
-        return next((each for each in streams if each.id == replica.stream), None)
+        for each in streams:
+            if each.id == replica.stream:
+                return each
+        return None
 
     # ------------------------------------------------------------ putting right
 
