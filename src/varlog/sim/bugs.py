@@ -108,7 +108,7 @@ def ack_on_replication() -> Iterator[None]:
 
     def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
         synced(self, waiting)
-        for callback in self.on_commit:
+        for callback in self.on_verdict:
             primary = getattr(callback, "__self__", None)
             if isinstance(primary, Primary):
                 guess = (self.log.next_glsn or 1) - self.log.committed
