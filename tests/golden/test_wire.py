@@ -86,7 +86,15 @@ COMMIT = pb.CommitRequest(
 
 QUESTIONS: dict[Method, Message] = {
     Method.OPEN: pb.OpenRequest(spec=SPEC),
-    Method.STORE: pb.StoreRequest(log=7, segment=2, stream=3, slot=9, writer=1, settle=True),
+    Method.STORE: pb.StoreRequest(
+        log=7,
+        segment=2,
+        stream=3,
+        slot=9,
+        writer=1,
+        settle=True,
+        commits=[pb.StoreCommit(slot=7, glsn=20, count=2, high_watermark=22)],
+    ),
     Method.ADVANCE: COMMIT,
     Method.SEAL: pb.SealRequest(replica=REPLICA),
     Method.DIGEST: pb.DigestRequest(replica=REPLICA, low=1, high=9),

@@ -104,6 +104,55 @@ def test_store_the_same_again_is_fine_another_is_taken_and_holes_are_refused(tmp
     run(story())
 
 
+def push(peer: Peer, slot: int, *batches: bytes, writer: int = 0, commits: list[pb.StoreCommit] | None = None) -> None:
+    request = pb.StoreRequest(log=99, segment=1, stream=1, slot=slot, writer=writer, commits=commits)
+    peer.notify(Method.STORE, request, batches)
+
+
+def test_pushed_stores_are_taken_where_they_continue_and_left_where_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            push(peer, 0, batch(b"nobody is there yet"))
+            await open_replica(peer)
+            first, second = batch(b"a", b"b"), batch(b"c", sequence=1)
+            push(peer, 0, first)
+            push(peer, 5, batch(b"behind a gap"))
+            push(peer, 0, batch(b"x", b"y"))
+            push(peer, 0, bytes(reversed(first)))
+            assert (await status_of(peer)).contiguous == 2
+            push(peer, 0, first, second)
+            while (await status_of(peer)).contiguous < 3:  # comparing takes a task
+                await asyncio.sleep(0.001)
+
+    run(story())
+
+
+def test_commits_ride_on_pushed_stores(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer)
+            push(peer, 0, batch(b"a", b"b"), writer=3)
+            assert (await status_of_writer(peer, 3)).contiguous == 2
+            commit = pb.StoreCommit(slot=0, glsn=7, count=2, high_watermark=9)
+            later = pb.StoreCommit(slot=4, glsn=11, count=1, high_watermark=12)
+            push(peer, 2, batch(b"c"), writer=3, commits=[commit, commit, later])
+            status = await status_of_writer(peer, 3)
+            assert (status.contiguous, status.committed, status.high_watermark) == (3, 2, 9)
+            push(peer, 3, batch(b"of an earlier life"), writer=2)
+            assert (await status_of_writer(peer, 3)).contiguous == 3
+
+    run(story())
+
+
+async def status_of_writer(peer: Peer, writer: int) -> pb.ReplicaStatus:
+    request = pb.StoreRequest(log=99, segment=1, stream=1, writer=writer)
+    status = (await peer.call(Method.STORE, request, timeout=TIMEOUT_S)).message
+    assert isinstance(status, pb.ReplicaStatus)
+    return status
+
+
 def test_a_flipped_byte_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=1) as cluster:

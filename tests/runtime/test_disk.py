@@ -14,7 +14,7 @@ import pytest
 
 from varlog.base.errors import InvalidArgument, NoSpace, Unavailable
 from varlog.ports.disk import DiskFailed
-from varlog.runtime import disk_worker
+from varlog.runtime import disk_worker, quick
 from varlog.runtime.disk import RealDisk, RealFile
 from varlog.wire.buffers import JOIN_BYTES
 
@@ -229,6 +229,35 @@ def _counted(call: Callable[..., Any], name: str, calls: list[str]) -> Callable[
         return call(*arguments)
 
     return counted
+
+
+def test_a_small_sync_is_made_on_the_spot_as_long_as_the_disk_is_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    pwritev = os.pwritev
+
+    def noted(*arguments: Any) -> int:
+        threads.append(threading.current_thread())
+        return pwritev(*arguments)
+
+    async def body(disk: RealDisk) -> None:
+        file = await disk.open("file", create=True)
+        await file.write(0, [b"x"], sync=True)  # what was done to a file before is not known: by the thread
+        monkeypatch.setattr(os, "pwritev", noted)
+        await file.write(0, [b"one", b"two"], sync=True)
+        assert threads.pop() is threading.main_thread()
+        await file.write(6, [bytes(disk_worker.ON_THE_SPOT_BYTES), b"three"], sync=True)
+        assert threads.pop() is not threading.main_thread()
+        monkeypatch.setattr(quick, "SLOW_SECONDS", 0.0)
+        await file.write(6, [b"four"], sync=True)
+        assert threads.pop() is threading.main_thread()
+        await file.write(6, [b"five"], sync=True)
+        assert threads.pop() is not threading.main_thread(), "the one before was slow"
+        assert bytes(await file.read(0, 10)) == b"onetwofive"
+        assert not threads
+
+    on_disk(tmp_path, body)
 
 
 def test_writes_that_the_kernel_cuts_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

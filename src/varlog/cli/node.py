@@ -44,9 +44,8 @@ def register(commands: Commands, summary: str) -> None:
 
 def start_node(arguments: Arguments) -> None:
     from varlog.cli import config
-    from varlog.cli.serve import SWITCH_INTERVAL_S
+    from varlog.cli.serve import run_server
     from varlog.node import NodeConfig
-    from varlog.runtime.loop import run
 
     flags = {
         "repositories": split_addresses(arguments.repository) if arguments.repository else None,
@@ -59,7 +58,7 @@ def start_node(arguments: Arguments) -> None:
         "scrub_bytes_per_s": arguments.scrub_rate,
     }
     settings, folders = config.load(NodeConfig, "node", flags, file=arguments.config)
-    run(_serve(settings, folders, arguments.until_eof), switch_interval=SWITCH_INTERVAL_S)
+    run_server(_serve(settings, folders, arguments.until_eof))
 
 
 async def _serve(settings: "NodeConfig", folders: tuple[str, ...], until_eof: bool) -> None:

@@ -39,9 +39,8 @@ def register(commands: Commands, summary: str) -> None:
 def start_repository(arguments: Arguments) -> None:
     from varlog.base.errors import InvalidArgument
     from varlog.cli import config
-    from varlog.cli.serve import SWITCH_INTERVAL_S
+    from varlog.cli.serve import run_server
     from varlog.repository import RepositoryConfig
-    from varlog.runtime.loop import run
 
     flags = {"listen": arguments.listen, "data": (arguments.data,) if arguments.data else None}
     settings, folders = config.load(
@@ -49,7 +48,7 @@ def start_repository(arguments: Arguments) -> None:
     )
     if len(folders) != (0 if arguments.etcd else 1):
         raise InvalidArgument("a repository keeps its data in one folder, or in an etcd: give --data or --etcd")
-    run(_serve(settings, folders, arguments), switch_interval=SWITCH_INTERVAL_S)
+    run_server(_serve(settings, folders, arguments))
 
 
 async def _serve(settings: Any, folders: tuple[str, ...], arguments: Arguments) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
 from varlog.base.errors import VarlogError
+from varlog.runtime.loop import run
+from varlog.runtime.turns import ask_for_short_turns
 
 SWITCH_INTERVAL_S = 0.0005
 """How soon a busy event loop lets a thread that waits for the disk go on."""
@@ -28,6 +30,12 @@ class Serving(Protocol):
     async def wait_failed(self) -> VarlogError: ...
 
     async def close(self) -> None: ...
+
+
+def run_server(work: Coroutine[Any, Any, None]) -> None:
+    """Run a process that others wait for to its end."""
+    ask_for_short_turns()
+    run(work, switch_interval=SWITCH_INTERVAL_S)
 
 
 def announce(role: str, address: str) -> None:

@@ -62,10 +62,12 @@ class Appender:
         lane = self._lanes.get(stream)
         if lane is None or self._routes.info is None:
             return None
-        last = lane.last
+        last, room = lane.last, self._room
         cost = len(payload) + ENTRY_OVERHEAD_BYTES
-        if last.cost + cost > GATHER_BYTES or last.compress or not self._room.try_enter(cost):
+        used = room.used + cost  # what `try_enter` does, without a call for every entry
+        if last.cost + cost > GATHER_BYTES or last.compress or used > room.limit or room.waiting:
             return None
+        room.used = used
         future = lane.new_future()
         deadline = self._now() + timeout
         last.payloads.append(payload)

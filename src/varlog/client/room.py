@@ -15,11 +15,12 @@ class Room:
         self._clock = clock
         self.limit = limit
         self.used = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """With what each of them wants."""
 
     def try_enter(self, cost: int) -> bool:
         """Let in at once, or not at all."""
-        if self._waiting or (self.used and self.used + cost > self.limit):
+        if self.waiting or (self.used and self.used + cost > self.limit):
             return False
         self.used += cost
         return True
@@ -29,36 +30,36 @@ class Room:
         if self.try_enter(cost):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((cost, turn))
+        self.waiting.append((cost, turn))
         try:
             await within(self._clock, timeout, turn)
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self.leave(cost)  # let in at the very moment that it gave up
-            elif (cost, turn) in self._waiting:
-                self._waiting.remove((cost, turn))
+            elif (cost, turn) in self.waiting:
+                self.waiting.remove((cost, turn))
                 self._let_in()
             raise
 
     def leave(self, cost: int) -> None:
         """Give bytes back."""
         self.used -= cost
-        if self._waiting:
+        if self.waiting:
             self._let_in()
 
     def close(self, error: VarlogError) -> None:
         """Let nobody in who still waits."""
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self.waiting = self.waiting, deque()
         for _, turn in waiting:
             if not turn.done():
                 turn.set_exception(error)
 
     def _let_in(self) -> None:
-        while self._waiting:
-            cost, turn = self._waiting[0]
+        while self.waiting:
+            cost, turn = self.waiting[0]
             if self.used and self.used + cost > self.limit:
                 return
-            self._waiting.popleft()
+            self.waiting.popleft()
             if not turn.done():
                 self.used += cost
                 turn.set_result(None)

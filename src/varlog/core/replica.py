@@ -59,12 +59,13 @@ class Verdict(Enum):
 
 def judge_commit(committed: Slot, durable: Slot, last_glsn_end: int, binding: Binding) -> Verdict:
     """S9: repeated, late and reordered commits change nothing."""
-    if binding.count <= 0:
-        raise InvalidArgument(f"a commit of {binding.count} slots")
-    if binding.slot_end <= committed:
+    slot, glsn, count = binding
+    if count <= 0:
+        raise InvalidArgument(f"a commit of {count} slots")
+    if slot + count <= committed:
         return Verdict.OLD
-    if binding.slot != committed:
+    if slot != committed:
         return Verdict.MISSED
-    if binding.slot_end > durable or binding.glsn < last_glsn_end:
+    if slot + count > durable or glsn < last_glsn_end:
         return Verdict.BEYOND
     return Verdict.APPLY

@@ -34,6 +34,9 @@ PAGE_BYTES = 4096
 LOG_PAGES = 1000
 """Size of the write-ahead log beyond which it is written back and begun anew."""
 
+KNOWN_VERSIONS = 1024
+"""Versions kept in memory, most of all that of the leader's key, which every transaction expects something of."""
+
 _FINE = (LOCK_FILE, "lost+found")
 """What may lie in a folder in which a store is made."""
 
@@ -80,6 +83,8 @@ class Database:
         self.revision = 0
         self._revision_before = 0
         """When the transaction that is under way began."""
+        self._versions: dict[str, int] = {}
+        """Of keys that transactions expected something of, since they were last changed."""
         self._unwritten_pages = 0
         """Pages, at most, in the write-ahead log that the file itself lacks."""
         make_data_folder(folder)
@@ -203,28 +208,43 @@ class Database:
 
     # ------------------------------------------------------------ writing
 
-    def apply(self, transaction: Transaction) -> list[Change] | None:
+    def apply(self, transaction: Transaction, *, alone: bool = False) -> list[Change] | None:
         """Judge and apply one transaction, not yet durable; what it changed, or None if an expectation failed.
 
-        The first one begins a transaction of SQLite's, which `commit` or `roll_back` ends.
+        The first one begins a transaction of SQLite's, which `commit` or `roll_back` ends. If it stays `alone`
+        and changes one key, its one statement is a transaction by itself.
         """
         try:
             if not self._connection.in_transaction:
-                self._connection.execute("BEGIN IMMEDIATE")
                 self._revision_before = self.revision
+                if not alone or len(transaction.put) != 1 or transaction.delete or transaction.delete_ranges:
+                    self._connection.execute("BEGIN IMMEDIATE")
             return self._change(transaction) if self._expected(transaction) else None
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
 
     def _expected(self, transaction: Transaction) -> bool:
-        for key, version in transaction.expect.items():
+        return all(self._version(key) == version for key, version in transaction.expect.items())
+
+    def _version(self, key: str) -> int:
+        """0 if there is no such key."""
+        known = self._versions.get(key)
+        if known is None:
             row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
-            if (0 if row is None else row[0]) != version:
-                return False
-        return True
+            known = self._versions[key] = 0 if row is None else row[0]
+            if len(self._versions) > KNOWN_VERSIONS:
+                self._versions.clear()
+        return known
+
+    def _forget_versions(self, transaction: Transaction) -> None:
+        if transaction.delete_ranges:
+            self._versions.clear()
+        for key in (*transaction.put, *transaction.delete):
+            self._versions.pop(key, None)
 
     def _change(self, transaction: Transaction) -> list[Change]:
         self.revision += 1
+        self._forget_versions(transaction)
         execute = self._connection.execute
         deleted: list[str] = []
         for first, second in transaction.delete_ranges:
@@ -256,6 +276,7 @@ class Database:
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
         self.revision = self._revision_before
+        self._versions.clear()
 
     @property
     def checkpoint_due(self) -> bool:

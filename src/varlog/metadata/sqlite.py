@@ -32,18 +32,13 @@ from varlog.metadata.watch import Watch, Watchers
 from varlog.ports.disk import DiskFailed
 from varlog.ports.election import Leadership, leader_key
 from varlog.ports.metadata import Change, Transaction, Versioned
+from varlog.runtime.quick import Quickness
 
 WAITING_JOBS = 10_000
 """Most calls that wait for the database; more are refused."""
 
 ON_THE_SPOT_BYTES = 64 << 10
 """Values of a transaction that may be made durable on the event loop."""
-
-SLOW_SECONDS = 0.005
-"""One that took longer there was slow."""
-
-REST_SECONDS = 0.25
-"""For so long after a slow one all go to the thread."""
 
 ROUND_JOBS = 256
 """Most calls in one round: bounds how long the first of them waits for the rest."""
@@ -89,7 +84,7 @@ class SqliteStore:
         """These two belong to the thread, or, while it rests and nothing waits for it, to the loop."""
         self._resting = False
         """The thread waits for a call."""
-        self._slow_until = 0.0
+        self._quick = Quickness()
         self._thread = threading.Thread(target=self._run, name="metadata", daemon=True)
         self._thread.start()
 
@@ -177,15 +172,13 @@ class SqliteStore:
     def _perform_on_the_spot(self, job: _Job) -> bool:
         """Do it here and now, if nothing is before it and the disk is quick; whether that was so."""
         start = monotonic()
-        if self._waiting or not self._resting or self._closed or start < self._slow_until:
+        if self._waiting or not self._resting or self._closed or start < self._quick.slow_until:
             return False
         assert self._database is not None, "a thread that rests has opened it"
         self._waiting += 1
         self._perform(self._database, [job])
         self._deliver([job])
-        end = monotonic()
-        if end - start > SLOW_SECONDS:
-            self._slow_until = end + REST_SECONDS
+        self._quick.tried(start, monotonic())
         if self._database.checkpoint_due:
             # A round of the thread ends with one; should that fail, whoever calls next is told.
             self._submit(_Job(self._loop.create_future(), read=lambda _: None)).add_done_callback(_retrieve)
@@ -272,7 +265,7 @@ class SqliteStore:
             if self._failed is not None:
                 raise DiskFailed(f"the metadata store has stopped: {self._failed.message}")
             for job in jobs:
-                self._perform_one(database, job)
+                self._perform_one(database, job, alone=len(jobs) == 1)
             database.commit()
         except NoSpace as error:
             self._undo(database, jobs, error)
@@ -280,11 +273,11 @@ class SqliteStore:
             self._fail(error)
             self._refuse(jobs, error)
 
-    def _perform_one(self, database: Database, job: _Job) -> None:
+    def _perform_one(self, database: Database, job: _Job, *, alone: bool) -> None:
         if job.read is not None:
             job.result = job.read(database)
         elif job.transaction is not None:
-            changes = database.apply(job.transaction)
+            changes = database.apply(job.transaction, alone=alone)
             job.result = changes is not None
             job.changes = changes or []
 

@@ -104,7 +104,7 @@ class Forwarder(Copier):
                 await self._wake.wait()
 
     def _wake_if_behind(self) -> None:
-        if self._peer is not None and (not self._peer.writable or self._is_behind()):
+        if self._peer is not None and self._is_behind():
             self._wake.set()
 
     # ------------------------------------------------------------ without a task
@@ -123,6 +123,8 @@ class Forwarder(Copier):
                 size += len(data)
                 found = recent(end)
             self._send(peer, end, body)
+        if found is not None and not peer.writable:
+            self._wake.set()  # the task waits until it is
 
     def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
         size = sum(map(len, body))
@@ -137,10 +139,12 @@ class Forwarder(Copier):
 
     def _committed(self, binding: Binding) -> None:
         """Every member has this on disk, or it would not be committed."""
-        self._sure = max(self._sure, binding.slot_end)
+        end = binding.slot_end
+        self._sure = max(self._sure, end)
         full = self._unsure_bytes >= WINDOW_BYTES
-        while self._unsure and self._unsure[0][0] <= binding.slot_end:
-            self._unsure_bytes -= self._unsure.popleft()[1]
+        unsure = self._unsure
+        while unsure and unsure[0][0] <= end:
+            self._unsure_bytes -= unsure.popleft()[1]
         if len(self._commits) < COMMITS_WAITING:
             self._commits.append((binding, self._replica.log.high_watermark))
         if self._relay is None:

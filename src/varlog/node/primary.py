@@ -55,7 +55,7 @@ class Primary:
         self._waiting_bytes = 0
         self._repeated: list[_Waiting] = []
         """Appends that came again while the first is still open."""
-        replica.on_commit.append(self._committed)
+        replica.on_verdict.append(self._committed)
         replica.on_fail.append(self._failed)
         replica.on_finish.append(self._finished)
 

@@ -66,6 +66,8 @@ class Replica:
         """As of then, if it had ended: its first stretch of slots, and a crc for each."""
         self.writer = 0
         """The newest life of the primary that stores came from; nothing is taken from an older one."""
+        self.on_verdict: list[Callable[[Binding], None]] = []
+        """A commit is right, and about to be applied: for those who only wait to hear of it."""
         self.on_commit: list[Callable[[Binding], None]] = []
         self.on_group: list[Callable[[], None]] = []
         """What is staged now is about to be written."""
@@ -305,6 +307,8 @@ class Replica:
 
     def _apply(self, binding: Binding, high_watermark: int) -> None:
         log = self.log
+        for callback in self.on_verdict:
+            callback(binding)
         log.stage_binding(binding, high_watermark)
         self.missed_commits = False
         if binding.glsn <= log.trimmed_glsn:

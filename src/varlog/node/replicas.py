@@ -78,8 +78,9 @@ class Replicas:
         if self.get(replica.id) is replica:
             self._changed(replica)
 
-    def get(self, replica: ReplicaId) -> Replica | None:
-        return self._open.get((replica.log, replica.segment, replica.stream))
+    def get(self, replica: tuple[int, int, int]) -> Replica | None:
+        """By its id, or by what that is made of."""
+        return self._open.get(replica)
 
     def find(self, log: int, segment: int, stream: int) -> Replica:
         """An open replica, or the error that says why there is none."""

@@ -134,8 +134,7 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.CommitRequest)
         for result in message.commit_results:
-            named = ReplicaId(LogId(result.log_id), Epoch(result.segment), StreamId(result.log_stream_id))
-            replica = self._replicas.get(named)
+            replica = self._replicas.get((result.log_id, result.segment, result.log_stream_id))
             if replica is not None:
                 slot = Slot(result.committed_llsn_offset - 1)
                 binding = Binding(slot, Glsn(result.committed_glsn_offset), result.committed_glsn_length)

@@ -252,7 +252,10 @@ class NodeLinks:
         log = self._catalog.logs.get(replica.log)
         if log is None or replica.segment > len(log.chain):
             return None
-        return next((each for each in log.chain[replica.segment - 1].streams if each.id == replica.stream), None)
+        for each in log.chain[replica.segment - 1].streams:
+            if each.id == replica.stream:
+                return each
+        return None
 
     # ------------------------------------------------------------ putting right
 

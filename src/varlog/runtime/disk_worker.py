@@ -2,7 +2,7 @@
 
 Handing a write to a thread and back costs more than a quick disk takes for a small one, and far more
 where the loop is busy. So a small write that nothing is before goes to the disk on the spot (`perform`), as
-long as the disk is quick: one that was slow sends those after it to the thread for a while.
+long as the disk is quick (`quick`).
 
 The thread takes all writes that have gathered, performs them, syncs every file once, and tells the loop about
 all of them in one call. While it syncs, the next round gathers: the slower the disk, the larger the
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
 from varlog.ports.disk import DiskFailed
+from varlog.runtime.quick import Quickness
 from varlog.wire.buffers import gather
 from varlog.wire.frame import Buffer
 
@@ -29,12 +30,6 @@ ONE_CALL_BYTES = 256 << 10
 
 ON_THE_SPOT_BYTES = 32 << 10
 """Larger writes go to the thread whatever the disk: the loop receives the next ones meanwhile."""
-
-SLOW_SECONDS = 0.005
-"""A write on the spot that took longer was slow."""
-
-REST_SECONDS = 0.25
-"""For so long after a slow one all writes go to the thread."""
 
 MOST_BUFFERS = 1024
 """What the kernel takes in one call (IOV_MAX)."""
@@ -95,7 +90,7 @@ class DiskWorker:
         """By the loop."""
         self._performed = 0
         """By the thread."""
-        self._slow_until = 0.0
+        self._quick = Quickness()
 
     def perform(self, target: Target, offset: int, buffers: Sequence[Buffer]) -> bool:
         """Write and sync on the spot, if that is sensible just now; False: it is to be submitted."""
@@ -103,7 +98,7 @@ class DiskWorker:
             return False
         size = sum(map(len, buffers))
         start = monotonic()
-        if size > ON_THE_SPOT_BYTES or start < self._slow_until:
+        if size > ON_THE_SPOT_BYTES or start < self._quick.slow_until:
             return False
         try:
             written = os.pwritev(target.fd, (b"".join(buffers),), offset, os.RWF_DSYNC)
@@ -112,9 +107,7 @@ class DiskWorker:
                 self._one_call = False
                 return False
             raise _failed(target, error) from error
-        end = monotonic()
-        if end - start > SLOW_SECONDS:
-            self._slow_until = end + REST_SECONDS
+        self._quick.tried(start, monotonic())
         return written == size  # else the thread begins anew
 
     def submit(self, write: Write) -> None:

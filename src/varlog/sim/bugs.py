@@ -24,7 +24,7 @@ from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.node import server as node_server
 from varlog.node.copier import Copier
 from varlog.node.primary import Primary
-from varlog.node.replica import Batches, Replica
+from varlog.node.replica import Batches, Done, Replica
 from varlog.node.replicas import Replicas
 from varlog.node.takeback import TakeBack
 from varlog.node.verbs import Verbs
@@ -32,6 +32,7 @@ from varlog.ports import Transaction
 from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
 from varlog.repository.gathering import Gatherer
+from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
 from varlog.runtime.scope import Scope
@@ -119,7 +120,7 @@ def ack_on_replication() -> Iterator[None]:
 
     def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
         synced(self, waiting)
-        for callback in self.on_commit:
+        for callback in self.on_verdict:
             primary = getattr(callback, "__self__", None)
             if isinstance(primary, Primary):
                 guess = (self.log.next_glsn or 1) - self.log.committed
@@ -129,6 +130,26 @@ def ack_on_replication() -> Iterator[None]:
                     primary._reply(first, Glsn(first.slot + guess))
 
     with _swap(Replica, _synced=synced_and_answer):
+        yield
+
+
+@_bug(
+    "a backup takes what is pushed to it as the next, whether or not something before it was lost",
+    lambda weather: weather.shape.replicas >= 2 and not weather.network.in_order,
+)
+def pushed_over_a_gap() -> Iterator[None]:
+    plain = Replica.store_at_end
+
+    def store_at_end(self: Replica, slot: Slot, batches: Batches, done: Done | None = None) -> bool:
+        return plain(self, min(slot, self.log.appended), batches, done)
+
+    with _swap(Replica, store_at_end=store_at_end):
+        yield
+
+
+@_bug("a commit that a primary did not pass on is not sent again", lambda weather: weather.shape.replicas >= 2)
+def commits_told_once() -> Iterator[None]:
+    with _swap(NodeLinks, _send_missed=lambda self, link, replica, row: None):
         yield
 
 

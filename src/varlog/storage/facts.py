@@ -37,17 +37,18 @@ class Facts:
 
     def bind(self, binding: Binding, high_watermark: int) -> None:
         """Slots get their GLSNs, without a gap in slots and never going back in GLSNs."""
-        if binding.count <= 0 or binding.slot != self.committed or binding.glsn < max(self.next_glsn, 1):
+        slot, glsn, count = binding
+        if count <= 0 or slot != self.committed or glsn < max(self.next_glsn, 1):
             raise InvalidArgument(
                 f"binding of slot {binding.slot} (+{binding.count}) to GLSN {binding.glsn} does not follow "
                 f"slot {self.committed}, GLSN {self.next_glsn}"
             )
-        self.committed = binding.slot_end
-        self.next_glsn = binding.glsn_end
+        self.committed = slot + count
+        self.next_glsn = glsn + count
         self.high_watermark = max(self.high_watermark, high_watermark)
-        covered = min(self.trimmed_glsn + 1, binding.glsn_end) - binding.glsn
+        covered = min(self.trimmed_glsn + 1, self.next_glsn) - glsn
         if covered > 0:
-            self.trimmed = max(self.trimmed, binding.slot + covered)
+            self.trimmed = max(self.trimmed, slot + covered)
 
     def trim(self, slot: int, glsn: int) -> None:
         """The trim point never moves back, and never beyond what is bound."""

@@ -28,11 +28,12 @@ CACHED_COLUMN_BYTES = 4 << 20
 class DataFile:
     """One data file: its header, how far it reaches, and how positions in it are found."""
 
-    __slots__ = ("_summary", "columns", "end", "end_slot", "handle", "header", "name", "pins", "size")
+    __slots__ = ("_summary", "columns", "end", "end_slot", "first_slot", "handle", "header", "name", "pins", "size")
 
     def __init__(self, header: FileHeader, size: int) -> None:
         self.name = data_name(header.first_slot)
         self.header = header
+        self.first_slot = header.first_slot
         self.size = size
         self.end = FILE_HEADER_BYTES
         """Offset behind the last record that is synced."""
@@ -43,10 +44,6 @@ class DataFile:
         self.handle: File | None = None
         self.pins = 0
         self._summary: Summary | None = None
-
-    @property
-    def first_slot(self) -> int:
-        return self.header.first_slot
 
     @property
     def bound_end(self) -> int:
@@ -146,6 +143,8 @@ class Files:
 
     def from_slot(self, slot: int) -> list[DataFile]:
         """The file that holds `slot` and all behind it."""
+        if slot >= self._firsts[-1]:
+            return self._files[-1:]
         return self._files[self.number_of(slot) :]
 
     def close(self) -> None:

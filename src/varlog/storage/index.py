@@ -77,18 +77,23 @@ class BindingColumn:
 
     def add(self, binding: Binding) -> None:
         """The next slots, continuing where the column ends."""
-        invariant(binding.slot == self.end, "bindings of a file are added in order", binding=binding, end=self.end)
-        if not self.slots or self.glsn_of(binding.slot) != binding.glsn:
-            self.slots.append(binding.slot)
-            self.glsns.append(binding.glsn)
-        self.end = binding.slot_end
+        slot, glsn, count = binding
+        invariant(slot == self.end, "bindings of a file are added in order", binding=binding, end=self.end)
+        if not self.slots or self.glsns[-1] + slot - self.slots[-1] != glsn:
+            self.slots.append(slot)
+            self.glsns.append(glsn)
+        self.end = slot + count
 
     def add_part(self, binding: Binding, limit: int) -> None:
         """As much of a binding as lies in `[self.end, limit)`."""
-        low = max(binding.slot, self.end)
-        high = min(binding.slot_end, limit)
+        slot, glsn, count = binding
+        if slot == self.end and slot + count <= limit:  # the usual case
+            self.add(binding)
+            return
+        low = max(slot, self.end)
+        high = min(slot + count, limit)
         if low < high:
-            self.add(Binding(Slot(low), Glsn(binding.glsn + low - binding.slot), high - low))
+            self.add(Binding(Slot(low), Glsn(glsn + low - slot), high - low))
 
     def glsn_of(self, slot: int) -> int:
         """The GLSN of a slot; at the end of the column: what it would be if the last row went on."""

@@ -260,11 +260,12 @@ class ReplicaLog:
     def stage_binding(self, binding: Binding, high_watermark: int) -> None:
         """Bind slots that are synced; readers see it at once."""
         self._check()
-        if binding.slot_end > self.durable:
-            raise InvalidArgument(f"slots up to {binding.slot_end} cannot be bound, {self.durable} are synced")
+        end = binding.slot_end
+        if end > self.durable:
+            raise InvalidArgument(f"slots up to {end} cannot be bound, {self.durable} are synced")
         self.facts.bind(binding, high_watermark)
         for file in self._files.from_slot(binding.slot):
-            if file.first_slot >= binding.slot_end:
+            if file.first_slot >= end:
                 break
             if file.columns is not None:
                 file.columns.bindings.add_part(binding, file.end_slot)

@@ -54,6 +54,9 @@ WRITE_LIMIT_BYTES = 512 << 20
 APART_SECONDS = 0.0001
 """A frame sent no sooner than this after the last one is written on the spot; others gather for one write."""
 
+ON_THE_SPOT_BYTES = 64 << 10
+"""Larger frames are not written on the spot."""
+
 GROW_BYTES = 2 << 20
 """Memory taken for a large frame on the strength of its header alone; more is taken as the bytes arrive."""
 

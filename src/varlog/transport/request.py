@@ -53,21 +53,15 @@ class Request:
         """Parsed; of the type `wire.methods` gives for the method."""
         self.body: Buffer = frame.body
         self.request_id = frame.request_id
-
-    @property
-    def pushed(self) -> bool:
+        self.pushed = frame.kind == _NOTIFY
         """A NOTIFY: nobody waits for an answer, and what is answered is dropped."""
-        return self._frame.kind == _NOTIFY
+        self.streamed = frame.flags > 0
+        """The caller asked for a stream."""
 
     @property
     def timeout(self) -> float:
         """Seconds the caller waits; for a stream, for its first part."""
         return self._frame.timeout_ms / 1000
-
-    @property
-    def streamed(self) -> bool:
-        """The caller asked for a stream."""
-        return self._frame.flags > 0
 
     @property
     def frame_bytes(self) -> int:

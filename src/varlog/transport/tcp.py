@@ -5,7 +5,8 @@
          send, send ... --> queue --(end of this turn of the loop)--> one write
 
 A frame that comes alone is written on the spot: whoever sends it may go on to something long, such as a
-sync, and it should be on its way by then. Those right behind it wait for the end of the turn.
+sync, and it should be on its way by then. Those right behind it wait for the end of the turn, and so do large
+ones: while they are copied something else can begin.
 
 Where the socket is ours alone (no TLS) and nothing waits to be written, frames go to it directly; what
 it does not take goes through the loop's transport, and so does all that follows until that is empty.
@@ -71,16 +72,16 @@ class TcpChannel(asyncio.BufferedProtocol):
         if self._closing:
             return
         queue = self._queue
+        size = sum(map(len, buffers))
         if not queue and not self._reading:
             now = monotonic()
-            if now - self._sent_at > limits.APART_SECONDS:
+            if size <= limits.ON_THE_SPOT_BYTES and now - self._sent_at > limits.APART_SECONDS:
                 self._sent_at = now
-                self._write(buffers, sum(map(len, buffers)))
+                self._write(buffers, size)
                 return
             self._loop.call_soon(self._flush)
         queue.extend(buffers)
-        for buffer in buffers:
-            self._queued_bytes += len(buffer)
+        self._queued_bytes += size
 
     def _flush(self) -> None:
         queue, size = self._queue, self._queued_bytes
