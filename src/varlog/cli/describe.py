@@ -5,8 +5,17 @@ from typing import Any
 
 from varlog.base.ids import NodeId
 from varlog.cli.output import Column, count, moment, size
-from varlog.client import ClusterStatus, LogStatus, NodeDescription, SegmentDescription, StreamDescription, StreamStatus
+from varlog.client import (
+    ClusterStatus,
+    LogDescription,
+    LogStatus,
+    NodeDescription,
+    SegmentDescription,
+    StreamDescription,
+    StreamStatus,
+)
 from varlog.core.placement import most_zones, zones_of
+from varlog.core.policy import survives
 
 GOOD = ("connected", "open")
 BAD = ("silent", "failed", "stalled")
@@ -137,6 +146,14 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
         if there < wanted:
             lines.append(f"{wanted - there} of {wanted} copies of stream {stream.stream}")
     return lines + too_few_zones(status, cluster)
+
+
+def losses_survived(log: LogDescription) -> str:
+    """How many nodes of its last segment may be lost, and what then still works."""
+    last = log.chain[-1]
+    losses = survives(last.ordering, last.replicas, last.ack)
+    takeover = "any" if losses.sealing >= last.replicas else str(losses.sealing)
+    return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
 
 
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:

@@ -28,6 +28,7 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
+    create.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, under `leader`")
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
@@ -67,6 +68,7 @@ def create_log(arguments: Arguments) -> None:
             ordering=arguments.ordering,
             replicas=arguments.replicas,
             streams=arguments.streams,
+            ack=arguments.ack,
             roll_bytes=arguments.roll_bytes,
             roll_seconds=arguments.roll_seconds,
         )
@@ -144,6 +146,7 @@ def show_log(arguments: Arguments) -> None:
         raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
+    row["survives"] = describe.losses_survived(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -169,6 +172,7 @@ def _facts() -> list[Column]:
         Column("state", style=state_style),
         Column("ordering"),
         Column("wanted"),
+        Column("survives"),
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),
