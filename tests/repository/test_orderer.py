@@ -20,7 +20,12 @@ from varlog.wire.proto import varlog_pb2 as pb
 LOG = pb.LogInfo(
     id=1,
     chain=[
-        pb.SegmentInfo(epoch=1, base=1, streams=[pb.StreamInfo(id=1, members=[1]), pb.StreamInfo(id=2, members=[1])])
+        pb.SegmentInfo(
+            epoch=1,
+            ordering="cut",
+            base=1,
+            streams=[pb.StreamInfo(id=1, members=[1]), pb.StreamInfo(id=2, members=[1])],
+        )
     ],
 )
 SOON_S = 0.05
