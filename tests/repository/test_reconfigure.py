@@ -198,3 +198,22 @@ def test_a_named_producer_goes_on_through_segments() -> None:
             assert found == list(range(21))
 
     run(story())
+
+
+def test_a_numbered_batch_of_an_earlier_segment_is_recognised() -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=3) as cluster:
+            log = await cluster.create_log("orders", replicas=2)
+            first = []
+            for number in range(3):  # each in a segment of its own
+                async with log.producer(id="etl") as producer:
+                    assert producer.next_sequence == number
+                    first.append(await (await producer.send_batch([b"%d" % number], sequence=number)))
+                await log.reconfigure(roll=True)
+            async with log.producer(id="etl") as producer:
+                assert producer.next_sequence == 3
+                again = [await (await producer.send_batch([b"%d" % n], sequence=n)) for n in range(3)]
+            assert again == first
+            assert await log.tail() == 3
+
+    run(story())

@@ -16,7 +16,7 @@ from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
 from varlog.client.context import LogContext
 from varlog.client.errors import OWN_FAULT
-from varlog.client.past import Past, ask_producer, look_back
+from varlog.client.past import Past, ask_producer, find_batch, look_back
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Session
@@ -84,11 +84,15 @@ class Outlet:
             return self._resume_at + len(self._queue)
         return self._current.session.next_sequence + len(self._queue)
 
-    def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
+    async def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
         """Of a named one that was opened: its producer id, and the stream that has its batch of this number."""
         if self._current is None:
             raise Unavailable("the producer was not opened")
-        return self._past.stream_of(sequence) or self._current.route, self._current.session.producer
+        producer = self._current.session.producer
+        deadline = self._world.clock.now() + self._timeout
+        if sequence < self._resume_at:
+            await find_batch(self._context, self._past, producer, sequence, deadline)
+        return self._past.stream_of(sequence) or self._current.route, producer
 
     # ------------------------------------------------------------ opening
 

@@ -5,8 +5,10 @@
     stream 5 (open)                  7 8 ...       one sequence, whatever becomes of the streams
 
 A producer's batches are numbered through all streams it used. The last of them that has any says what comes
-next; one that does not know it is told where it begins there. Every stream must have been asked: one that
-stays silent may have the last batch, and nothing is guessed.
+next; one that does not know it is told where it begins there. The last one lies in the newest segment that has
+any, as nothing is sent to a segment once another follows: so segments are asked one after the other, the newest
+first, each with all its streams. One that stays silent may have the last batch, and nothing is guessed. Older
+segments are asked when an older batch comes again.
 """
 
 import asyncio
@@ -32,6 +34,8 @@ class Past:
     """The stream with the last of them."""
     known: list[tuple[int, int, StreamRoute]] = field(default_factory=list)
     """The numbers [first, second) are remembered by a stream."""
+    unasked: list[list[StreamRoute]] = field(default_factory=list)
+    """The streams of older segments, the oldest first."""
 
     def add(self, route: StreamRoute, reply: pb.ProducerReply) -> None:
         if reply.next_sequence:
@@ -45,15 +49,32 @@ class Past:
 
 
 async def look_back(context: LogContext, producer: bytes, deadline: float) -> Past:
-    """Ask every stream the log has or had."""
+    """Where a producer's last batch is, and what comes next."""
     clock = context.world.clock
     await context.routes.refresh(max(0.001, deadline - clock.now()))
-    routes = context.routes.streams
-    replies = await asyncio.gather(*(ask_producer(context, route, producer, deadline) for route in routes))
     past = Past()
+    for route in context.routes.streams:
+        if not past.unasked or past.unasked[-1][0].segment != route.segment:
+            past.unasked.append([])
+        past.unasked[-1].append(route)
+    while past.unasked and past.last is None:
+        await _ask_segment(context, past, producer, deadline)
+    return past
+
+
+async def find_batch(context: LogContext, past: Past, producer: bytes, sequence: int, deadline: float) -> None:
+    """Look further back, until the stream is known that remembers a batch or all have been asked."""
+    while past.unasked and past.stream_of(sequence) is None:
+        await _ask_segment(context, past, producer, deadline)
+
+
+async def _ask_segment(context: LogContext, past: Past, producer: bytes, deadline: float) -> None:
+    """All streams of the newest segment that was not asked yet."""
+    routes = past.unasked[-1]
+    replies = await asyncio.gather(*(ask_producer(context, route, producer, deadline) for route in routes))
+    past.unasked.pop()
     for route, reply in zip(routes, replies, strict=True):
         past.add(route, reply)
-    return past
 
 
 async def ask_producer(

@@ -307,7 +307,7 @@ class Producer:
     async def _send_again(self, columns: Columns, sequence: int) -> "asyncio.Future[Ack]":
         """Ask for the Ack of a batch that the log has."""
         chunk = Chunk(self._settled, self._clock.wall_us, columns, [], inf, whole=True, compress=self._compress)
-        route, producer = self._outlet.identity(sequence)
+        route, producer = await self._outlet.identity(sequence)
         chunk.stamp(producer, sequence)
         token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, chunk.data)
         future = self._new_future()
