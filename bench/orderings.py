@@ -1,0 +1,99 @@
+"""What does an append cost under each ordering, and how long does a switch from one to the other take?
+
+./run python -m bench.orderings
+
+Three storage nodes and one repository as processes, three replicas, every copy synced before the ack; under `leader`
+two of three acknowledge. Rounds of both orderings take turns, so that both meet the same machine.
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import varlog
+from bench import appends, machine
+from bench.cluster import RunningCluster, running_cluster
+from varlog.runtime.loop import run
+
+ORDERINGS = ("cut", "leader")
+ROUNDS = 5
+SECONDS = 2.0
+WRITERS = 8
+SWITCHES = 100
+
+
+async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log]) -> None:
+    """Rows of both orderings, median and range over rounds that take turns."""
+    found: dict[tuple[str, str], list[appends.Rate]] = {}
+    for number in range(ROUNDS):
+        print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
+        for ordering, log in logs.items():
+            for work, measured in (
+                ("alone", await appends.singles(cluster, log, 1, SECONDS)),
+                ("64 at once", await appends.singles(cluster, log, 64, SECONDS)),
+                ("1000 x 100 B", await appends.batches(cluster, log, 1000, 100, SECONDS)),
+            ):
+                found.setdefault((work, ordering), []).append(measured)
+    print("| work | ordering | entries/s | p50, ms | p99, ms |\n|---|---|---|---|---|")
+    for (work, ordering), rounds in sorted(found.items()):
+        speeds = sorted(each.per_second for each in rounds)
+        p50 = sorted(each.median_s * 1e3 for each in rounds)
+        p99 = sorted(each.p99_s * 1e3 for each in rounds)
+        middle = len(rounds) // 2
+        print(
+            f"| {work} | {ordering} | {speeds[middle]:,.0f} ({speeds[0]:,.0f}-{speeds[-1]:,.0f}) "
+            f"| {p50[middle]:.2f} ({p50[0]:.2f}-{p50[-1]:.2f}) | {p99[middle]:.1f} |"
+        )
+
+
+async def switches(log: varlog.Log) -> None:
+    """Switch to and fro under load; the pause of one is the longest time between two acks around it."""
+    ended: list[float] = []
+    stopping = False
+    payload = os.urandom(100)
+
+    async def write() -> None:
+        while not stopping:
+            await log.append(payload)
+            ended.append(time.perf_counter())
+
+    writers = [asyncio.create_task(write()) for _ in range(WRITERS)]
+    pauses: dict[str, list[float]] = {}
+    for number in range(SWITCHES):
+        ordering = ORDERINGS[(number + 1) % 2]
+        await asyncio.sleep(0.1)
+        first = max(0, len(ended) - 1)
+        await log.reconfigure(ordering=ordering)
+        after = len(ended)
+        while len(ended) < after + 2 * WRITERS:
+            await asyncio.sleep(0.01)
+        around = ended[first:]
+        pauses.setdefault(ordering, []).append(max(b - a for a, b in pairwise(around)) * 1e3)
+    stopping = True
+    await asyncio.gather(*writers)
+    tail = await log.tail()
+    assert tail == len(ended), f"{len(ended)} appends were acknowledged, {tail} entries are there"
+    for ordering, found in pauses.items():
+        p99 = statistics.quantiles(found, n=100)[98]
+        print(f"to {ordering}: {len(found)} switches, pause p50 {statistics.median(found):.0f} ms, p99 {p99:.0f} ms")
+    print(f"{tail:,} entries, none lost or doubled")
+
+
+async def main(folder: Path) -> None:
+    limits = machine.measure(folder)
+    print(f"echo {limits.echo_s * 1e6:.0f} us, write and sync of 1 KiB {limits.sync_1k_s * 1e6:.0f} us")
+    with running_cluster(folder, nodes=3) as cluster:
+        async with varlog.connect(cluster.url) as connected:
+            logs = {name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS}
+            await rates(cluster, logs)
+            await switches(await connected.create_log("switched", ordering="cut", replicas=3))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        run(main(Path(name)))
