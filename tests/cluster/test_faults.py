@@ -28,9 +28,10 @@ def try_it(
     *,
     replicas: int = 3,
     streams: int = 2,
+    ordering: str = "cut",
 ) -> None:
     """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes."""
-    cluster.ask(lambda asked: asked.create_log("orders", replicas=replicas, streams=streams))
+    cluster.ask(lambda asked: asked.create_log("orders", ordering=ordering, replicas=replicas, streams=streams))
     follower = Process("tail", cluster.folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
     cluster.processes.append(follower)
     trial = Trial(cluster, Chaos(SEED, faults), cluster.clients[0], follower)
@@ -78,6 +79,17 @@ def test_kill_what_varlog_up_started(tmp_path: Path) -> None:
     with up_cluster(tmp_path, nodes=3, seed=SEED) as cluster:
         add_clients(cluster, *WRITERS)
         try_it(cluster, [Fault("kill", cluster.servers, every_s=1.2, lasts_s=0.1)], CHAOS_S)
+
+
+def test_kill_and_pause_leaders(tmp_path: Path) -> None:
+    """One that sleeps until another has taken over can acknowledge nothing when it wakes up (I11)."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS, "look")
+        faults = [
+            Fault("kill", cluster.nodes, every_s=2.0, lasts_s=1.0),
+            Fault("pause", cluster.nodes, every_s=3.0, lasts_s=3.0),
+        ]
+        try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader")
 
 
 def test_everything_at_once(tmp_path: Path) -> None:
