@@ -195,3 +195,26 @@ def test_policies_that_make_no_sense_are_refused() -> None:
                 await log.reconfigure(replicas=4)
 
     run(story())
+
+
+def test_a_backup_that_lacks_what_was_trimmed_makes_the_leader_ask_for_another_segment(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            leader, backup, other = log.chain[0].streams[0].members
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                await handle.append(b"a")
+                await cluster.stop_node(backup)
+                for _ in range(12):  # more than the leader keeps in memory
+                    await handle.append_batch([bytes(1 << 20)] * 1)
+                for node in (leader, other):  # those that are there trim at once
+                    peer = await cluster.to_node(node)
+                    await peer.call(Method.TRIM, pb.TrimRequest(replica=replica(log), upto=12), timeout=TIMEOUT_S)
+                await cluster.start_node(backup)
+                info = await next_segment(handle, 2)
+                assert info.chain[1].base == 14
+                await handle.append(b"b")
+                assert [entry.payload async for entry in handle.subscribe(14, wait=False)] == [b"b"]
+
+    run(story())

@@ -24,7 +24,15 @@ RELEASE_IDLE_S = 0.005
 class Leader:
     """Of one stream, as long as its node lives."""
 
-    def __init__(self, replica: Replica, backups: Sequence[NodeId], ack: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        backups: Sequence[NodeId],
+        ack: int,
+        clock: Clock,
+        changed: Callable[[Replica], None],
+    ) -> None:
+        """`changed` is called when there is something new to report."""
         self.base: Glsn | None = None
         """Position of slot 0, once it is known."""
         self.committed = Slot(0)
@@ -33,6 +41,7 @@ class Leader:
         self._replica = replica
         self._ack = ack
         self._clock = clock
+        self._changed = changed
         self._tails: dict[NodeId, Slot] = dict.fromkeys(backups, Slot(0))
         self._timer: Timer | None = None
         replica.on_sync.append(self._look)
@@ -49,6 +58,13 @@ class Leader:
         if tail > self._tails[backup]:
             self._tails[backup] = tail
             self._look()
+
+    def give_up(self, why: str) -> None:
+        """A backup can never be brought up in this segment: another one is asked for. Until then all goes on."""
+        if self._replica.leads != pb.LEADS_NO_MORE:
+            self._replica.leads = pb.LEADS_NO_MORE
+            self._replica.trouble = why
+            self._changed(self._replica)
 
     def _look(self) -> None:
         """Our own disk has everything that we commit: what we answer we can show."""

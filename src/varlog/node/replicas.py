@@ -208,7 +208,9 @@ class Replicas:
         self._forward(replica, backups, scope)
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
-        leader = self._leaders[replica.id] = Leader(replica, backups, replica.spec.ack, self._world.clock)
+        leader = self._leaders[replica.id] = Leader(
+            replica, backups, replica.spec.ack, self._world.clock, self._changed
+        )
         for backup in backups:
             boot = self._volumes[0].identity.boot
             replicator = Replicator(replica, backup, self._connect, self._world.clock, boot, leader)

@@ -8,7 +8,7 @@ failed copy nothing later is copied until the backup's own word is known again.
 import asyncio
 from collections import deque
 
-from varlog.base.errors import Gap, VarlogError
+from varlog.base.errors import Gap, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
 from varlog.node.copier import STORE_BYTES, STORE_TIMEOUT_S, Connect, Copier
@@ -46,7 +46,11 @@ class Replicator(Copier):
         self._cursor = await self._tail_of(peer, self._request(Slot(0)))
         self._leader.has(self._backup, self._cursor)
         self.trouble = ""
-        await self._copy(peer)
+        try:
+            await self._copy(peer)
+        except Trimmed as error:
+            self._leader.give_up(f"node {self._backup} lacks slot {self._cursor}, which is trimmed here")
+            raise Unavailable("it is too far behind to be brought up slot by slot") from error
 
     def _left(self) -> None:
         self._peer = None
