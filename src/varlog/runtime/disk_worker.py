@@ -28,7 +28,7 @@ from varlog.wire.frame import Buffer
 ONE_CALL_BYTES = 256 << 10
 """Larger writes are written and synced in two calls: the kernel then begins to write earlier."""
 
-ON_THE_SPOT_BYTES = 32 << 10
+ON_THE_SPOT_BYTES = 64 << 10
 """Larger writes go to the thread whatever the disk: the loop receives the next ones meanwhile."""
 
 MOST_BUFFERS = 1024
