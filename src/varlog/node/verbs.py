@@ -1,5 +1,6 @@
 """The node's methods: each takes a request apart, calls the one place that does it, and answers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
@@ -113,15 +114,26 @@ class Verbs:
         try:
             replica = self._replicas.find(message.log, message.segment, message.stream)
             self._shut_out(replica, message.writer)
-            for commit in message.commits:
-                replica.advance(Binding(Slot(commit.slot), Glsn(commit.glsn), commit.count), commit.high_watermark)
-            body = memoryview(request.body)
-            batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
-            if not batches or replica.store_at_end(Slot(message.slot), batches):
-                return None
         except VarlogError:
             return None
-        return self._take_elsewhere(replica, Slot(message.slot), batches)
+        try:
+            body = memoryview(request.body)
+            batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+            taken = not batches or replica.store_at_end(Slot(message.slot), batches)
+        except VarlogError:
+            taken = True
+        if message.commits:
+            # Behind the sync of what came with them, for which an append waits.
+            asyncio.get_running_loop().call_soon(self._learn, replica, message)
+        return None if taken else self._take_elsewhere(replica, Slot(message.slot), batches)
+
+    def _learn(self, replica: Replica, message: pb.StoreRequest) -> None:
+        """What the primary was told."""
+        try:
+            for commit in message.commits:
+                replica.advance(Binding(Slot(commit.slot), Glsn(commit.glsn), commit.count), commit.high_watermark)
+        except VarlogError:
+            return  # it was closed meanwhile; what it misses the repository sees in its reports
 
     async def _take_elsewhere(self, replica: Replica, slot: Slot, batches: Batches) -> None:
         try:
