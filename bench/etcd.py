@@ -192,7 +192,7 @@ def main() -> None:
         print(line)
     for members in (1, 3):
         with TemporaryDirectory(dir=options.folder, prefix="bench-") as folder, running(Path(folder), members) as etcd:
-            for line in report(f"{members} members", run(figures(etcd.endpoints, seconds))):
+            for line in report(f"{members} member{'s' * (members > 1)}", run(figures(etcd.endpoints, seconds))):
                 print(line, flush=True)
 
 

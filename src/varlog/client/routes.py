@@ -94,6 +94,7 @@ class Routes:
         """Ask the repository now; several who ask at once share the answer."""
         if self._asking is None:
             self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
+            self._asking.add_done_callback(_heed)
         # A little more than what the question itself may take: it knows best why it was not answered.
         await within(self._world.clock, timeout + GRACE_SECONDS, asyncio.shield(self._asking))
 
@@ -176,6 +177,12 @@ class Routes:
     def _tell(self) -> None:
         for listener in list(self.listeners):
             listener()
+
+
+def _heed(asked: "asyncio.Task[None]") -> None:
+    """Those who wait get the error themselves; all may have given up."""
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _route(info: pb.LogInfo, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> StreamRoute:
