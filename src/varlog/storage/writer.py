@@ -41,6 +41,9 @@ from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
 from varlog.wire.record import RecordKind
 
+LARGE = 8
+"""A group of more than this part of a file goes on in the next one, rather than leave the rest of a file empty."""
+
 RECENT_BATCHES = 4096
 """Headers of the newest batches kept in memory; those not yet synced are kept in any case."""
 
@@ -181,7 +184,7 @@ class Writer:
             return left
         count, _ = self._fitting(left, room)
         has_batches = file.end_slot > file.first_slot
-        if count == left or (count and not has_batches):
+        if count == left or (count and (not has_batches or self._pending_bytes > self._file_bytes // LARGE)):
             return count
         usual = self._file_bytes - reserve_bytes(self._file_bytes) - FILE_HEADER_BYTES
         count, needed = self._fitting(left, usual)
