@@ -383,8 +383,10 @@ class ReplicaLog:
         """Whoever reads finds damage for all."""
         try:
             yield
-        except (Corrupt, DiskFailed):
-            if not self._closed:
+        except (Corrupt, DiskFailed) as error:
+            if self.damage:
+                error.message += f"; damaged: {damages.describe(self.damage)}"
+            elif not self._closed:
                 self.on_damage()
             raise
 
