@@ -5,10 +5,10 @@
     here      mark `copying` -> store, sync, bind, read back -> seal, finish -> the mark goes: a replica like any other
 
 Until the mark is gone nobody is told of it: it is in no report, serves no read, and a node that is started
-again throws it away. While one group of batches is synced, the next one arrives and the one before is read back from
-the disk, checksums included, and compared with what the source sent. What came from several sources is compared with
-the last of them once more, slot by slot from both disks. A source that was trimmed meanwhile, or differs, makes the
-copy begin anew.
+again throws it away; so files are synced one by one, as they are full. While one group of batches is written, the
+next one arrives and the one before is read back, checksums included, and compared with what the source sent. What came
+from several sources is compared with the last of them once more, slot by slot from both disks. A source that was
+trimmed meanwhile, or differs, makes the copy begin anew.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ from varlog.wire.record import batches_in
 
 PART_BYTES = 2 << 20
 """Wanted size of what comes at once; less where files are small."""
-GROUP_BYTES = 16 << 20
-"""Stored with one sync; less where files are small."""
+GROUP_BYTES = 8 << 20
+"""Written at once; less where files are small."""
 WINDOW_BYTES = 8 << 20
 """What a source may send ahead."""
 SOURCE_TIMEOUT_S = 5.0
@@ -146,6 +146,7 @@ class Copy:
         self._read_back = Slot(0)
         try:
             log = await self._take(peer)
+            log.be_lazy(False)
             if log.end is None:
                 log.stage_seal()
                 log.stage_finish(self.end)
@@ -182,6 +183,7 @@ class Copy:
             part = await self._next(parts)
             if log is None:
                 log, part = await self._begin(parts, part)
+            log.be_lazy(True)
             await self._store_all(log, parts, part)
         if log.appended != self.end:
             raise _SourceFailed(f"{peer.remote} gave slots up to {log.appended} of {self.end}")

@@ -35,6 +35,7 @@ from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.verify import Verification
+from varlog.storage.writer import Writer
 from varlog.transport.peer import Peer, Reply, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -357,6 +358,18 @@ def half_copy_counts() -> Iterator[None]:
         return False
 
     with _swap(Rebuilder, _advance=advance):
+        yield
+
+
+@_bug(
+    "the files of a copy are never synced, but for the last",
+    lambda weather: weather.shape.rebuilds and weather.shape.file_bytes < 1 << 20 and weather.shape.payload_bytes > 100,
+)
+def copy_not_synced() -> Iterator[None]:
+    async def settle(self: Writer) -> None:
+        self._unsettled = False
+
+    with _swap(Writer, _settle=settle):
         yield
 
 

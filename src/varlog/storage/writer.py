@@ -73,6 +73,11 @@ class Writer:
         self._pending: list[Staged] = []
         self._pending_bytes = 0
         self._rolling = False
+        self.lazy = False
+        """Of a copy that counts for nothing yet: each file is synced when it is full, and what is written last when
+        this is off again; `durable` then says only what is written."""
+        self._unsettled = False
+        """The last file has something that was written lazily, and not synced since."""
         self._in_flight = 0
         """How many of the pending records are being written; they must not change."""
 
@@ -129,6 +134,8 @@ class Writer:
             await self._write(self._pending[:count])
             del self._pending[:count]
             left -= count
+        if self._unsettled and not self.lazy:
+            await self._settle()
         if self._room(self._files.last) < self._files.last.size // 2:
             self._prepare()
 
@@ -138,10 +145,19 @@ class Writer:
         self._in_flight = len(self._pending)
         try:
             handle = file.handle or await self._files.open(file)
-            await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=True)
+            await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=not self.lazy)
         finally:
             self._in_flight = 0
+        self._unsettled = self.lazy
         self._take_in(file, records)
+
+    async def _settle(self) -> None:
+        """Sync what was written lazily."""
+        if self._unsettled:
+            file = self._files.last
+            handle = file.handle or await self._files.open(file)
+            await handle.write(file.end, [], sync=True)
+            self._unsettled = False
 
     def _take_in(self, file: DataFile, records: list[Staged]) -> None:
         """The records are on disk: now they count."""
@@ -209,6 +225,7 @@ class Writer:
 
     async def _roll(self, size: int) -> None:
         before = self._files.last
+        await self._settle()
         generation = next_generation(before.header.generation, self._random)
         header = FileHeader(
             self._place.replica,
