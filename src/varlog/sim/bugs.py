@@ -31,6 +31,7 @@ from varlog.repository import opening, service
 from varlog.repository.catalog import Catalog
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.survey import Survey
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
@@ -345,7 +346,7 @@ def drain_forgotten() -> Iterator[None]:
 
 
 @_bug(
-    "a node is a member as soon as it has begun to copy",
+    "a node is a member as soon as it has begun to copy, and nobody looks whether it has anything",
     lambda weather: weather.shape.rebuilds and weather.shape.nodes > weather.shape.replicas > 1,
 )
 def half_copy_counts() -> Iterator[None]:
@@ -357,7 +358,7 @@ def half_copy_counts() -> Iterator[None]:
             await self._swap_in(name, stream, pb.ReplicaStatus(trimmed_glsn=trimmed))
         return False
 
-    with _swap(Rebuilder, _advance=advance):
+    with _swap(Rebuilder, _advance=advance), _swap(Survey, _lacks=lambda self, node, name: False):
         yield
 
 
