@@ -1,10 +1,11 @@
-"""Strikes real processes at random moments: `kill -9` and SIGSTOP, each undone after a random while.
+"""Strikes real processes at random moments: `kill -9`, SIGSTOP and failing disks, the first two undone after a while.
 
 Everything is drawn from a seed. Processes run at their own pace, so a seed gives the same faults but not
 the same run.
 """
 
 import heapq
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,12 +27,14 @@ class Fault:
     """Something that is done to one of several processes, now and then."""
 
     what: str
-    """kill or pause."""
+    """kill, pause, or fail: the disk of a `failing_disk`."""
     victims: Sequence[Process]
     every_s: float
     """Mean time between two of them."""
     lasts_s: float
     """Longest time until it is undone."""
+    at_least_s: float = 0.0
+    """Shortest."""
 
 
 class Chaos:
@@ -77,10 +80,13 @@ class Chaos:
 
     def _strike(self, fault: Fault) -> None:
         victim = self._random.choice(fault.victims)
-        lasts = self._random.uniform(0.0, fault.lasts_s)
+        lasts = self._random.uniform(fault.at_least_s, fault.lasts_s)
         if victim.alive and not victim.paused:
             if fault.what == "kill":
                 self._kill(victim, lasts)
+            elif fault.what == "fail":
+                self._note("fail", victim, "with its next sync")
+                victim.signal(signal.SIGUSR1)
             else:
                 self._note("pause", victim, f"for {lasts:.2f} s")
                 victim.pause()

@@ -5,6 +5,7 @@ VARLOG_CHAOS_SEED=N chooses other faults; VARLOG_SOAK_SECONDS=N makes the last t
 
 import faulthandler
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,10 +15,14 @@ from tests.cluster.processes import VARLOG, Process
 from tests.cluster.trial import Trial
 from tests.cluster.up import up_cluster
 
+from varlog.repository import RepositoryConfig
+from varlog.sim.history import Replica
+
 SEED = int(os.environ.get("VARLOG_CHAOS_SEED", "1"))
 SOAK_S = float(os.environ.get("VARLOG_SOAK_SECONDS", "0"))
 CHAOS_S = 9.0
 """How long faults strike in most tests."""
+LEASE_S = RepositoryConfig().lease_ms / 1000
 WRITERS = ("append", "batches", "producer", "named")
 
 
@@ -29,8 +34,11 @@ def try_it(
     replicas: int = 3,
     streams: int = 2,
     ordering: str = "cut",
-) -> None:
-    """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes."""
+) -> list[Replica]:
+    """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes.
+
+    What all replicas held at the end.
+    """
     cluster.ask(lambda asked: asked.create_log("orders", ordering=ordering, replicas=replicas, streams=streams))
     follower = Process("tail", cluster.folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
     cluster.processes.append(follower)
@@ -39,6 +47,7 @@ def try_it(
     print(trial.summary())
     assert trial.counts["entries acked"] > 100
     assert {fault.what for fault in faults} == {what.split()[0] for what in trial.chaos.struck}
+    return [record for record in trial.records if isinstance(record, Replica)]
 
 
 def add_clients(cluster: RealCluster, *roles: str) -> list[ClientProcess]:
@@ -73,6 +82,30 @@ def test_pause_nodes_and_the_repository(tmp_path: Path) -> None:
             Fault("pause", [cluster.repository], every_s=4.0, lasts_s=3.0),
         ]
         try_it(cluster, faults, CHAOS_S)
+
+
+def test_pause_nodes_for_longer_than_their_lease(tmp_path: Path) -> None:
+    """Others have taken over when they wake up, and they must not acknowledge what they were about to."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS, "look")
+        pauses = Fault("pause", cluster.nodes, every_s=3.0, lasts_s=LEASE_S + 2.0, at_least_s=LEASE_S + 0.5)
+        try_it(cluster, [pauses], 1.5 * CHAOS_S)
+
+
+def test_disks_that_return_eio(tmp_path: Path) -> None:
+    """A failed replica is not trusted again: its stream is replaced, and it is made anew from the others."""
+    cluster = RealCluster(tmp_path, nodes=3, seed=SEED)
+    for node in cluster.nodes:
+        node.command = [sys.executable, "-m", "tests.cluster.failing_disk", *node.command[1:]]
+    try:
+        cluster.start()
+        add_clients(cluster, *WRITERS, "look")
+        # the third has a good copy of everything
+        replicas = try_it(cluster, [Fault("fail", cluster.nodes[:2], every_s=1.5, lasts_s=0.0)], CHAOS_S)
+        assert len({replica.stream for replica in replicas}) > 2, "streams were replaced"
+        assert all(replica.state != "failed" for replica in replicas)
+    finally:
+        cluster.close()
 
 
 def test_kill_what_varlog_up_started(tmp_path: Path) -> None:

@@ -114,6 +114,12 @@ class Trial:
         if self.follower is not None:
             eventually(self._follower_is_there, f"`varlog tail` reaches the tail {self.tail}")
         wait_bound(self.cluster)
+        eventually(self._is_well, "nothing is wrong any more")
+
+    def _is_well(self) -> bool:
+        """Every replica works, those that failed made anew."""
+        streams = [stream for log in self.cluster.status().logs for stream in log.streams]
+        return not any(stream.trouble for stream in streams)
 
     def _audit(self) -> FinalLog:
         final = read_log(self.cluster.url, self.log)

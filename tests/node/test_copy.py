@@ -171,6 +171,7 @@ def half(status: pb.ReplicaStatus) -> bool:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a copy takes many."""
     monkeypatch.setattr("varlog.node.copy.PART_BYTES", 8 << 10)
+    monkeypatch.setattr("varlog.node.copy.GROUP_BYTES", 8 << 10)
 
 
 @pytest.mark.usefixtures("small_parts")

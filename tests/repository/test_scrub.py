@@ -10,6 +10,7 @@ from tests.repository.test_healer import healed, log_info
 from tests.repository.test_rebuilder import fill, seal, status
 from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, servers
 
+import varlog
 from varlog.base.errors import Corrupt
 from varlog.wire.batch import MAGIC, check_batch, encode_batch
 from varlog.wire.methods import Method
@@ -112,6 +113,16 @@ def test_who_reads_finds_rot_for_all_and_an_open_stream_is_replaced(tmp_path: Pa
     run(story())
 
 
+async def subscription_names_the_range(cluster: Servers) -> None:
+    async with varlog.connect(f"varlog://{cluster.repository_address}") as connected:
+        subscription = aiter(connected.log("orders").subscribe(start=1))
+        assert [(await anext(subscription)).glsn for _ in range(8)] == list(range(1, 9))
+        with pytest.raises(Corrupt) as raised:
+            await anext(subscription)
+    assert "damaged: slots 8 to 9 (positions 9 to 10)" in raised.value.message
+    assert raised.value.message.endswith("(stream 1 cannot be read from position 9 on up to 40)")
+
+
 def test_of_the_only_copy_the_rest_stays_readable_and_the_range_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=1) as cluster:
@@ -123,6 +134,7 @@ def test_of_the_only_copy_the_rest_stays_readable_and_the_range_is_named(tmp_pat
             trouble = await trouble_until(cluster, lambda trouble: "unavailable" in trouble)
             assert "slots 8 to 9 (positions 9 to 10) are unavailable" in trouble
             assert await read(cluster, 1, log, slot=10) == sent[10:]
+            await subscription_names_the_range(cluster)
             (damage,) = (await status(cluster)).logs[0].streams[0].replicas[0].damage
             assert (damage.slot, damage.end_slot, damage.glsn, damage.end_glsn) == (8, 10, 9, 11)
             await cluster.stop_node(1)

@@ -175,7 +175,7 @@ def test_a_seal_waits_behind_batches_that_found_no_room() -> None:
         log = await create(disk)
         await append(log, batch(0))
         bind(log, 1)
-        log.stage_batches(log.appended, [batch(1, size=9000), batch(2, size=9000)])
+        log.stage_batches(log.appended, [batch(1, size=11000), batch(2, size=9000)])
         log.stage_seal()
         with pytest.raises(NoSpace):
             await log.sync()
@@ -311,3 +311,17 @@ def test_usable_sizes_only() -> None:
         run(create(CrashDisk(), file_bytes=1000))
     assert reserve_bytes(SMALL) + FILE_HEADER_BYTES < SMALL // 2
     assert FOLDER.startswith("replicas/")
+
+
+def test_a_large_group_fills_a_file_before_it_goes_on_in_the_next() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0))
+        await append(log, *(batch(number, size=2000) for number in range(1, 12)))
+        assert log.durable == 12
+        first = log._files[0]
+        assert first.size - reserve_bytes(first.size) - first.end < 2500, "no room is left for another batch"
+        assert [slot for slot, _ in await read_all(await reopen(disk))] == list(range(12))
+
+    run(scenario())

@@ -4,6 +4,7 @@ import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, read_all, reopen, run
 
+from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot
 from varlog.storage.damage import Damage, decode, describe
 from varlog.storage.inspect import dump
@@ -147,6 +148,9 @@ def test_damage_is_remembered_and_does_not_keep_the_rest_from_being_read() -> No
         again = await reopen(disk)
         assert [(each.slot, each.end, each.glsn) for each in again.damage] == [(2, 3, 3)]
         assert (await again.read(Slot(3), again.committed, 100)).slot == 3
+        with pytest.raises(Corrupt) as raised:
+            await again.read(Slot(2), again.committed, 100)
+        assert "; damaged: slot 2 (positions 3 to 3)" in raised.value.message
 
     run(scenario())
 

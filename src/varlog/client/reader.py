@@ -106,6 +106,7 @@ class StreamReader:
                 await self._clock.sleep(self._pause())
             except VarlogError as error:
                 if self._hopeless(error):
+                    error.message = f"{error.message} ({self._where()})"
                     self._sink.failed(self.route.id, error)
                     return
                 await self._clock.sleep(self._pause())
@@ -120,6 +121,14 @@ class StreamReader:
             return self._clock.now() - self._answered_at > self._patience
         self._refusals += 1
         return self._refusals >= MOST_ROUNDS * len(self.route.members)
+
+    def _where(self) -> str:
+        """What cannot be read, for people."""
+        info = self._context.routes.info
+        streams = [stream for segment in info.chain for stream in segment.streams] if info is not None else []
+        until = next((stream.until_glsn for stream in streams if stream.id == self.route.id), 0)
+        upto = f" up to {until - 1}" if until else ""
+        return f"stream {self.route.id} cannot be read from position {self._handed_on} on{upto}"
 
     def _pause(self) -> float:
         """Nothing as long as there are members not yet tried."""

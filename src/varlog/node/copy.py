@@ -2,35 +2,47 @@
 
     source    READ whole: producers, then batches with their bindings      another source goes on where one failed
                  |
-    here      mark `copying` -> store, sync, bind -> seal, finish -> verify -> the mark goes: a replica like any other
+    here      mark `copying` -> store, sync, bind, read back -> seal, finish -> the mark goes: a replica like any other
 
 Until the mark is gone nobody is told of it: it is in no report, serves no read, and a node that is started
-again throws it away. What is stored is compared with the source once more, slot by slot from both disks, before
-it counts. A source that was trimmed meanwhile, or differs, makes the copy begin anew.
+again throws it away; so files are synced one by one, as they are full. While one group of batches is written, the
+next one arrives and the one before is read back, checksums included, and compared with what the source sent. What came
+from several sources is compared with the last of them once more, slot by slot from both disks. A source that was
+trimmed meanwhile, or differs, makes the copy begin anew.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
-from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Trimmed, Unavailable, VarlogError
+from varlog.base.errors import (
+    Corrupt,
+    InvalidArgument,
+    NoSpace,
+    TooLarge,
+    Trimmed,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
 from varlog.base.ids import Glsn, NodeId, ReplicaId, Slot
 from varlog.base.ranges import Binding
 from varlog.node.pace import Pace
-from varlog.node.replica import Batches
 from varlog.ports import Clock
 from varlog.runtime.timeout import within
 from varlog.storage.replica_log import Beginning, DigestRow, ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.transport.peer import PartStream, Peer, Reply
-from varlog.wire.batch import check_batch
+from varlog.wire.batch import BatchHeader, read_header
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import batches_in
 
 PART_BYTES = 2 << 20
-"""Wanted size of what is stored with one sync; less where files are small."""
+"""Wanted size of what comes at once; less where files are small."""
+GROUP_BYTES = 8 << 20
+"""Written at once; less where files are small."""
 WINDOW_BYTES = 8 << 20
 """What a source may send ahead."""
 SOURCE_TIMEOUT_S = 5.0
@@ -43,7 +55,7 @@ ROUNDS = 3
 """So many times every source must have failed before the copy does."""
 PAUSE_S = 0.1
 """After every round of sources."""
-TIDY_PARTS = 32
+TIDY_GROUPS = 8
 """After so many, what is known of full files is moved from memory to disk."""
 
 Connect = Callable[[NodeId], Awaitable[Peer]]
@@ -89,6 +101,8 @@ class Copy:
         self._random = random
         self._pace = pace
         self._log: ReplicaLog | None = None
+        self._read_back = Slot(0)
+        """How far what came from the present source was read back."""
 
     def status(self) -> pb.ReplicaStatus:
         """How far it is; it counts for nothing yet."""
@@ -129,15 +143,18 @@ class Copy:
         except VarlogError as error:
             raise _SourceFailed(error.message) from error
         mixed = self._log is not None
-        log = await self._take(peer)
-        if log.end is None:
-            log.stage_seal()
-            log.stage_finish(self.end)
-        await log.sync()
-        if not log.durable == log.bound == self.end:
-            raise NoSpace(f"there is no room for the bindings of {self._replica}")
+        self._read_back = Slot(0)
         try:
-            await self._verify(peer, log)
+            log = await self._take(peer)
+            log.be_lazy(False)
+            if log.end is None:
+                log.stage_seal()
+                log.stage_finish(self.end)
+            await log.sync()
+            if not log.durable == log.bound == self.end:
+                raise NoSpace(f"there is no room for the bindings of {self._replica}")
+            if mixed or self._read_back != self.end:
+                await self._verify(peer, log)
         except Corrupt as error:
             await self.discard()
             failure = _Mixed if mixed else _SourceFailed
@@ -166,12 +183,8 @@ class Copy:
             part = await self._next(parts)
             if log is None:
                 log, part = await self._begin(parts, part)
-            count = 0
-            while part is not None:
-                part = await self._store(log, part, parts)
-                count += 1
-                if count % TIDY_PARTS == 0:
-                    await log.collect()
+            log.be_lazy(True)
+            await self._store_all(log, parts, part)
         if log.appended != self.end:
             raise _SourceFailed(f"{peer.remote} gave slots up to {log.appended} of {self.end}")
         return log
@@ -216,32 +229,63 @@ class Copy:
             raise _SourceFailed(error.message) from error
         return self._log, part
 
-    async def _store(self, log: ReplicaLog, part: Reply, parts: PartStream) -> Reply | None:
-        """Store and bind one part; gives the next, which comes while this one is synced."""
-        message: pb.ReadPart = part.message
-        if message.producers or message.slot != log.appended:
-            raise _SourceFailed(f"slot {log.appended} was asked for, {message.slot} came")
-        batches, bindings = _batches(part), _bindings(message)
-        count = sum(header.count for _, header in batches)
-        if sum(binding.count for binding in bindings) != count or log.appended + count > self.end:
-            raise _SourceFailed(f"its batches from slot {message.slot} on are not those of its bindings")
-        await self._pace.spend(len(part.body))
-        if batches:
-            log.stage_batches(Slot(message.slot), batches)
-        synced: BaseException | None
-        following: Reply | BaseException | None
-        synced, following = await asyncio.gather(log.sync(), self._next(parts), return_exceptions=True)
-        if synced is not None:
-            raise synced
+    async def _store_all(self, log: ReplicaLog, parts: PartStream, part: Reply | None) -> None:
+        """Group by group: while one is synced, the next arrives and the one before it is read back."""
+        following: _Group | BaseException = await self._collect(log.appended, parts, part)
+        before = _Group(log.appended)
+        count = 0
+        while isinstance(following, _Group) and following.parts:
+            group = following
+            if group.batches:
+                log.stage_batches(group.slot, group.batches)
+            synced, following, compared = await asyncio.gather(
+                log.sync(),
+                self._collect(group.end, parts, None, ended=group.last),
+                self._compare_back(log, before),
+                return_exceptions=True,
+            )
+            _raise(synced)
+            _raise(compared)
+            await self._bind(log, group)
+            before, count = group, count + 1
+            if count % TIDY_GROUPS == 0:
+                await log.collect()
+        await self._compare_back(log, before)
+        _raise(following)  # only now: another source goes on behind what is stored and bound
+
+    async def _collect(self, slot: Slot, parts: PartStream, part: Reply | None, *, ended: bool = False) -> "_Group":
+        """Parts from `slot` on, with or without the first, until they are enough for a sync or there are no more."""
+        group = _Group(slot, last=ended)
+        enough = min(GROUP_BYTES, self._file_bytes // 4)
+        while not group.last and group.size < enough:
+            part = part or await self._next(parts)
+            if part is None:
+                group.last = True
+            else:
+                group.add(part, self.end)
+                await self._pace.spend(len(part.body))
+                part = None
+        return group
+
+    async def _bind(self, log: ReplicaLog, group: "_Group") -> None:
         try:
-            for binding in bindings:
-                log.stage_binding(binding, message.status.high_watermark)
+            for binding, high_watermark in group.bindings:
+                log.stage_binding(binding, high_watermark)
         except InvalidArgument as error:
             await self.discard()
             raise _SourceFailed(error.message) from error
-        if isinstance(following, BaseException):
-            raise following  # only now: another source goes on behind what is stored and bound
-        return following
+
+    async def _compare_back(self, log: ReplicaLog, group: "_Group") -> None:
+        """What is on disk now is what came, batch by batch, and matches its checksums."""
+        low = max(group.slot, log.trimmed)
+        wanted = [row for row in group.rows() if row.slot + row.entries > low]
+        found: list[DigestRow] = []
+        while wanted and low < group.end:
+            found += await log.digest(low, group.end)
+            low = Slot(found[-1].slot + found[-1].entries)
+        if found != wanted:
+            raise Corrupt(f"slots from {group.slot} on hold other batches than those that came", group.slot)
+        self._read_back = group.end
 
     # ------------------------------------------------------------ verifying
 
@@ -287,6 +331,45 @@ class Copy:
         return end
 
 
+class _Group:
+    """Consecutive parts of a source, to be stored with one sync."""
+
+    def __init__(self, slot: Slot, *, last: bool = False) -> None:
+        self.slot = self.end = slot
+        self.parts = 0
+        self.size = 0
+        self.last = last
+        """Nothing comes behind it."""
+        self.batches: list[tuple[memoryview, BatchHeader]] = []
+        self.bindings: list[tuple[Binding, int]] = []
+        """With their high watermarks."""
+
+    def add(self, part: Reply, limit: Slot) -> None:
+        message: pb.ReadPart = part.message
+        if message.producers or message.slot != self.end:
+            raise _SourceFailed(f"slot {self.end} was asked for, {message.slot} came")
+        batches, bindings = _batches(part), _bindings(message)
+        count = sum(header.count for _, header in batches)
+        if sum(binding.count for binding in bindings) != count or self.end + count > limit:
+            raise _SourceFailed(f"its batches from slot {message.slot} on are not those of its bindings")
+        self.batches += batches
+        self.bindings += [(binding, message.status.high_watermark) for binding in bindings]
+        self.parts += 1
+        self.size += len(part.body)
+        self.end = Slot(self.end + count)
+
+    def rows(self) -> Iterator[DigestRow]:
+        slot = self.slot
+        for _, header in self.batches:
+            yield DigestRow(slot, header.count, pb.SLOT_DATA, header.crc)
+            slot = Slot(slot + header.count)
+
+
+def _raise(result: object) -> None:
+    if isinstance(result, BaseException):
+        raise result
+
+
 async def _both(one: Awaitable[One], other: Awaitable[Other]) -> tuple[One, Other]:
     """At the same time. Both have ended when this raises what one of them did."""
     first, second = await asyncio.gather(one, other, return_exceptions=True)
@@ -297,12 +380,15 @@ async def _both(one: Awaitable[One], other: Awaitable[Other]) -> tuple[One, Othe
     return first, second
 
 
-def _batches(part: Reply) -> Batches:
-    """Each checked against its own crc."""
+def _batches(part: Reply) -> list[tuple[memoryview, BatchHeader]]:
+    """As they came: their checksums are compared when they are read back from the disk."""
     try:
-        return [(batch, check_batch(batch)) for batch in batches_in(part.body)]
-    except Corrupt as error:
+        found = [(batch, read_header(batch)) for batch in batches_in(part.body)]
+    except (Corrupt, TooLarge, Unsupported) as error:
         raise _SourceFailed(error.message) from error
+    if any(len(batch) != header.total_bytes for batch, header in found):
+        raise _SourceFailed("a batch is not as long as it says")
+    return found
 
 
 def _bindings(message: pb.ReadPart | pb.DigestReply) -> list[Binding]:

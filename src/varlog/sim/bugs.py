@@ -35,11 +35,13 @@ from varlog.repository.gathering import Gatherer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.survey import Survey
 from varlog.runtime.scope import Scope
 from varlog.sim.weather import Weather
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.verify import Verification
+from varlog.storage.writer import Writer
 from varlog.transport.peer import Peer, Reply, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -417,7 +419,7 @@ def drain_forgotten() -> Iterator[None]:
 
 
 @_bug(
-    "a node is a member as soon as it has begun to copy",
+    "a node is a member as soon as it has begun to copy, and nobody looks whether it has anything",
     lambda weather: weather.shape.rebuilds and weather.shape.nodes > weather.shape.replicas > 1,
 )
 def half_copy_counts() -> Iterator[None]:
@@ -429,7 +431,19 @@ def half_copy_counts() -> Iterator[None]:
             await self._swap_in(name, stream, pb.ReplicaStatus(trimmed_glsn=trimmed))
         return False
 
-    with _swap(Rebuilder, _advance=advance):
+    with _swap(Rebuilder, _advance=advance), _swap(Survey, _lacks=lambda self, node, name: False):
+        yield
+
+
+@_bug(
+    "the files of a copy are never synced, but for the last",
+    lambda weather: weather.shape.rebuilds and weather.shape.file_bytes < 1 << 20 and weather.shape.payload_bytes > 100,
+)
+def copy_not_synced() -> Iterator[None]:
+    async def settle(self: Writer) -> None:
+        self._unsettled = False
+
+    with _swap(Writer, _settle=settle):
         yield
 
 

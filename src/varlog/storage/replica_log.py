@@ -202,10 +202,15 @@ class ReplicaLog:
         await make_folder(place, spec, pool, files, header, beginning.producers)
         return cls(Recovered(place, spec, files, pool, facts, producers), file_bytes, random)
 
+    def be_lazy(self, lazy: bool) -> None:
+        """Of a copy: a file is synced when it is full, the last one with the first `sync` after this is off."""
+        self._writer.lazy = lazy
+
     async def complete(self) -> None:
         """The copy is whole and right: from now on it counts, durably."""
         self._check()
         invariant(self.facts.end is not None and not self.staged, "only what is finished is complete")
+        invariant(not self._writer.lazy, "all of it is synced")
         await complete_copy(self._place.disk, self._place.folder)
 
     @classmethod
@@ -386,8 +391,10 @@ class ReplicaLog:
         """Whoever reads finds damage for all."""
         try:
             yield
-        except (Corrupt, DiskFailed):
-            if not self._closed:
+        except (Corrupt, DiskFailed) as error:
+            if self.damage:
+                error.message += f"; damaged: {damages.describe(self.damage)}"
+            elif not self._closed:
                 self.on_damage()
             raise
 

@@ -41,6 +41,9 @@ from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
 from varlog.wire.record import RecordKind
 
+LARGE = 8
+"""A group of more than this part of a file goes on in the next one, rather than leave the rest of a file empty."""
+
 RECENT_BATCHES = 4096
 """Headers of the newest batches kept in memory; those not yet synced are kept in any case."""
 
@@ -70,6 +73,11 @@ class Writer:
         self._pending: list[Staged] = []
         self._pending_bytes = 0
         self._rolling = False
+        self.lazy = False
+        """Of a copy that counts for nothing yet: each file is synced when it is full, and what is written last when
+        this is off again; `durable` then says only what is written."""
+        self._unsettled = False
+        """The last file has something that was written lazily, and not synced since."""
         self._in_flight = 0
         """How many of the pending records are being written; they must not change."""
 
@@ -128,6 +136,8 @@ class Writer:
             await self._write(self._pending[:count])
             del self._pending[:count]
             left -= count
+        if self._unsettled and not self.lazy:
+            await self._settle()
         file = self._files.last
         if not self._preparing and file.end > file.size // 2 and not len(self._pool):
             self._prepare()
@@ -138,10 +148,19 @@ class Writer:
         self._in_flight = len(self._pending)
         try:
             handle = file.handle or await self._files.open(file)
-            await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=True)
+            await handle.write(file.end, encode_group(records, file.end, file.header.generation), sync=not self.lazy)
         finally:
             self._in_flight = 0
+        self._unsettled = self.lazy
         self._take_in(file, records)
+
+    async def _settle(self) -> None:
+        """Sync what was written lazily."""
+        if self._unsettled:
+            file = self._files.last
+            handle = file.handle or await self._files.open(file)
+            await handle.write(file.end, [], sync=True)
+            self._unsettled = False
 
     def _take_in(self, file: DataFile, records: list[Staged]) -> None:
         """The records are on disk: now they count."""
@@ -186,7 +205,7 @@ class Writer:
             return left
         count, _ = self._fitting(left, room)
         has_batches = file.end_slot > file.first_slot
-        if count == left or (count and not has_batches):
+        if count == left or (count and (not has_batches or self._pending_bytes > self._file_bytes // LARGE)):
             return count
         usual = self._file_bytes - reserve_bytes(self._file_bytes) - FILE_HEADER_BYTES
         count, needed = self._fitting(left, usual)
@@ -211,6 +230,7 @@ class Writer:
 
     async def _roll(self, size: int) -> None:
         before = self._files.last
+        await self._settle()
         generation = next_generation(before.header.generation, self._random)
         header = FileHeader(
             self._place.replica,
