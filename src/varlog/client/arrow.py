@@ -43,19 +43,28 @@ def schema() -> "pyarrow.Schema":
     )
 
 
-def record_batch(read: "ReadBatch", batch: Batch, low: int) -> "pyarrow.RecordBatch":
-    """Entries from `low` on of `batch`, as many as `read` has."""
+def record_batch(read: "ReadBatch") -> "pyarrow.RecordBatch":
+    """The entries of a batch."""
     arrow = _library()
     count = read.count
-    whole = [_key_column(batch), _header_column(batch), _payload_column(batch)]
     columns = [
         _fixed(arrow.int64(), array("q", range(read.first, read.first + count))),
         _fixed(arrow.int32(), array("i", [read.stream]) * count),
         _fixed(arrow.int64(), array("q", range(read.slot, read.slot + count))),
         _fixed(arrow.timestamp("us", tz="UTC"), array("q", [min(read.time_us, (1 << 63) - 1)]) * count),
-        *(column.slice(low, count) for column in whole),
+        key_column(read),
+        header_column(read),
+        _payload_column(read.raw).slice(read.low, count),
     ]
     return arrow.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def key_column(read: "ReadBatch") -> "pyarrow.Array":
+    return _key_column(read.raw).slice(read.low, read.count)
+
+
+def header_column(read: "ReadBatch") -> "pyarrow.Array":
+    return _header_column(read.raw).slice(read.low, read.count)
 
 
 def _fixed(kind: Any, values: "array[int]") -> Any:
