@@ -74,7 +74,8 @@ def test_a_second_run_adds_what_is_missing(log: varlog.sync.Log, after: int) -> 
 def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
     with pytest.raises(Interrupted):
         deliver(log, "task", broken_off(NAMES, 20), 30)
-    again = Rows(*(list(reversed(column)) for column in (made(NAMES).payloads, made(NAMES).keys, made(NAMES).headers)))
+    rows = made(NAMES)
+    again = Rows(rows.payloads[::-1], rows.keys[::-1], rows.headers[::-1])
     deliver(log, "task", [again], 30)
     assert sorted(payloads(log)) == sorted(NAMES)
 

@@ -1,6 +1,7 @@
 """What may be said of a source or sink, and what is answered to the rest."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -10,13 +11,17 @@ from varlog.spark.options import Options, parse_options
 GIVEN = {"cluster": "varlog://127.0.0.1:7700", "log": "orders"}
 
 
+def expected(**changes: Any) -> Options:
+    return Options(cluster=GIVEN["cluster"], log=GIVEN["log"], **changes)
+
+
 def test_defaults() -> None:
-    assert parse_options(GIVEN) == Options(**GIVEN)
+    assert parse_options(GIVEN) == expected()
 
 
 def test_names_are_those_of_any_case_and_sparks_own_are_left_aside() -> None:
     given = {"Cluster": GIVEN["cluster"], "LOG": "orders", "failondataloss": "FALSE", "checkpointLocation": "/x"}
-    assert parse_options(given) == Options(**GIVEN, fail_on_data_loss=False)
+    assert parse_options(given) == expected(fail_on_data_loss=False)
 
 
 def test_everything_at_once() -> None:

@@ -35,19 +35,39 @@ def plan_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, opti
     """The tasks that read a range; at least one, because Spark makes an empty one of its own otherwise."""
     if stop <= start:
         return [Part(start, start)]
-    info = log.info()
-    size = 0.0
-    if stop - start > SMALL_ENTRIES:
-        size = next((entry_bytes(each) for each in cluster.status().logs if each.log.id == info.id), 0.0)
-    parts = split(
+    cuts = borders(log.info())
+    size = size_of_entries(cluster, log, stop - start)
+    return [Part(*each) for each in _split(start, stop, cuts, size, options)]
+
+
+def count_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, options: Options) -> int:
+    """How many tasks a range is worth."""
+    return len(_split(start, stop, [], size_of_entries(cluster, log, stop - start), options))
+
+
+def even_parts(start: int, stop: int, count: int) -> list[Part]:
+    """So many tasks for a range, always with the same borders."""
+    return [Part(*each) for each in split(start, stop, entry_bytes=0, part_bytes=1, least=count)] or [
+        Part(start, start)
+    ]
+
+
+def _split(start: int, stop: int, cuts: list[int], size: float, options: Options) -> list[tuple[int, int]]:
+    return split(
         start,
         stop,
-        cuts=borders(info),
+        cuts=cuts,
         entry_bytes=size,
         part_bytes=options.partition_bytes,
         least=options.min_partitions,
     )
-    return [Part(*each) for each in parts]
+
+
+def size_of_entries(cluster: sync.Cluster, log: sync.Log, count: int) -> float:
+    """What one takes, on average. For few nobody is asked: they are one part."""
+    if count <= SMALL_ENTRIES:
+        return 0.0
+    return next((entry_bytes(each) for each in cluster.status().logs if each.log.name == log.name), 0.0)
 
 
 def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyarrow.RecordBatch]:

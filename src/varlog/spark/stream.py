@@ -1,10 +1,12 @@
 """The log as an endless table: a streaming query reads it from one position to the next.
 
-    offset   {"cluster": ..., "log": 7, "next": 1001}     everything below `next` was delivered
+    offset   {"cluster": ..., "log": 7, "next": 1001, "parts": 2}     everything below `next` was delivered
 
 The log is totally ordered, so one number says where a query is; with the ids of cluster and log a checkpoint
 cannot be taken for that of another. Spark keeps the offsets, and asks for the same range again after a crash:
-the same range is the same rows.
+the same range is the same rows. `parts` says into how many tasks the range before it is cut. It lies in the
+checkpoint too because a sink knows what it has by the task it came from: a micro-batch that is repeated must be
+cut as it was the first time, whatever the options say by then.
 """
 
 import time
@@ -24,7 +26,7 @@ from varlog import sync
 from varlog.base.errors import InvalidArgument
 from varlog.spark.limits import TAIL_SECONDS
 from varlog.spark.options import Options
-from varlog.spark.reading import Part, plan_parts, read_part
+from varlog.spark.reading import Part, count_parts, even_parts, read_part
 from varlog.spark.span import extent, find_start, not_trimmed
 
 if TYPE_CHECKING:
@@ -80,11 +82,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(find_start(log, extent(log), self._options))
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        begin = self._checked(start)
-        end = self._open.end() if self._target is None else self._target
+        begin, opened = self._checked(start), self._open
+        end = opened.end() if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)
-        return self._offset(max(begin, end))
+        if end <= begin:
+            return start
+        return {**self._offset(end), "parts": count_parts(opened.cluster, opened.log, begin, end, self._options)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.max_entries_per_trigger
@@ -99,10 +103,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, stop = self._checked(start), self._checked(end)
-        opened = self._open
+        parts = even_parts(first, stop, end.get("parts", 1))
         if first < stop:
-            first = not_trimmed(first, extent(opened.log), self._options)
-        return list(plan_parts(opened.cluster, opened.log, first, stop, self._options))
+            left = not_trimmed(first, extent(self._open.log), self._options)
+            parts = [Part(max(part.start, left), max(part.stop, left)) for part in parts]
+        return list(parts)
 
     def commit(self, end: Offset) -> None:
         """Nothing to do: the log keeps its entries until they are trimmed."""
