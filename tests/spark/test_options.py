@@ -37,8 +37,7 @@ def test_everything_at_once() -> None:
         "identity": "etl-1",
         "timeout": "1.5",
     }
-    assert parse_options(GIVEN | given) == Options(
-        **GIVEN,
+    assert parse_options(GIVEN | given) == expected(
         start=7,
         stop=datetime(2026, 1, 31, 11, tzinfo=UTC),
         stream=2,

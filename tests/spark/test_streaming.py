@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.cluster.cluster import RealCluster
 from tests.cluster.processes import Process, eventually
 
