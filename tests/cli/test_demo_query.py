@@ -38,11 +38,16 @@ def test_nothing_runs_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "varlog[spark]" in demo_query.why_not()
 
 
+def fail(folder: Path) -> None:
+    with hushed(folder):
+        os.write(2, b"idle talk\nno room\n")
+        raise RuntimeError("it ended")
+
+
 def test_what_a_program_says_is_shown_only_when_it_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with hushed(tmp_path):
         os.write(2, b"idle talk\n")
-    with pytest.raises(VarlogError, match="Spark did not start: no room"), hushed(tmp_path):
-        os.write(2, b"idle talk\nno room\n")
-        raise RuntimeError("it ended")
+    with pytest.raises(VarlogError, match="Spark did not start: no room"):
+        fail(tmp_path)
     os.write(2, b"heard\n")
     assert capfd.readouterr().err == "heard\n"
