@@ -42,7 +42,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     told = {name.lower(): value for name, value in given.items() if name.lower() not in SPARKS_OWN}
     for name in told:
         if name not in _KINDS:
-            known = ", ".join(_camel(each.name) for each in fields(Options))
+            known = ", ".join(camel(each.name) for each in fields(Options))
             raise InvalidArgument(f"there is no option {name!r}; the options are {known}")
     for name in ("cluster", "log"):
         if not told.get(name):
@@ -50,11 +50,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
     values: dict[str, Any] = {}
     for name, text in told.items():
         field, kind = _KINDS[name]
-        values[field] = kind(_camel(field), text)
+        values[field] = kind(camel(field), text)
     return Options(**values)
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -128,7 +128,7 @@ def parse_position(name: str, text: str) -> Position:
 
 
 _KINDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    _camel(field).lower(): (field, kind)
+    camel(field).lower(): (field, kind)
     for field, kind in {
         "cluster": _cluster,
         "log": _log,
