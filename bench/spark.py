@@ -9,7 +9,6 @@ Ratios within one run are what to look at: both sides share the machine and the 
 import argparse
 import os
 import platform
-import resource
 import sys
 import tempfile
 import time
@@ -63,9 +62,10 @@ def main() -> None:
             reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size)
             for rows, size in ((10_000_000, 100), (1_000_000, 1024))
         ]
+        worker_bytes = most_of_a_worker()
         own, rate = micro_batches(spark, cluster, Path(made))
         spark.stop()
-    report(readings, own, rate)
+    report(readings, own, rate, worker_bytes)
 
 
 def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: str, rows: int, size: int) -> Reading:
@@ -100,6 +100,19 @@ def fill(cluster: RunningCluster, log: str, rows: int, size: int) -> None:
 def discard(frame: DataFrame) -> None:
     """Every row and column is read, and nothing is done with them."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def most_of_a_worker() -> int:
+    """The peak of resident bytes of the Python processes in which tasks run; they stay for the next task."""
+    most = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+                lines = (path / "status").read_text().splitlines()
+                most = max(most, *(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")))
+        except (OSError, TypeError):
+            continue  # it has just ended
+    return most
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -139,7 +152,7 @@ def durations(query: StreamingQuery) -> list[float]:
 # ---------------------------------------------------------------- the tables
 
 
-def report(readings: list[Reading], own: list[float], rate: list[float]) -> None:
+def report(readings: list[Reading], own: list[float], rate: list[float], worker_bytes: int) -> None:
     print(
         f"Settings: pyspark {pyspark.__version__} on local[2], Python {platform.python_version()}, 3 storage nodes and"
     )
@@ -157,8 +170,7 @@ def report(readings: list[Reading], own: list[float], rate: list[float]) -> None
     ratio = median(own) / median(rate)
     print(f"A micro-batch of about 10 entries: {median(own):.3f} s, {ratio:.2f} × that of the rate source in the same")
     print(f"seconds ({median(rate):.3f} s); medians of {len(own)} and {len(rate)}, both queries running at once.")
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
-    print(f"Largest child process (the Java of Spark, or a Python worker): {peak:.0f} MB resident.")
+    print(f"Most memory that a Python worker of Spark ever had: {worker_bytes / 1e6:.0f} MB.")
 
 
 def rates(rows: int, seconds: list[float]) -> str:

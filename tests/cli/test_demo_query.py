@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from varlog.base.errors import VarlogError
-from varlog.cli import demo_query
-from varlog.cli.demo_query import Result, hushed, page, summed
+from varlog.cli.demo_query import Result, page, summed
+from varlog.cli.small_spark import hushed, why_not
 from varlog.spark import java
 
 
@@ -31,11 +31,11 @@ def test_the_page_has_a_bar_for_every_second() -> None:
 
 
 def test_nothing_runs_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert demo_query.why_not() == ""
+    assert why_not() == ""
     monkeypatch.setattr(java, "find_java", lambda: None)
-    assert "without Java 17" in demo_query.why_not()
+    assert "Java 17" in why_not()
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    assert "varlog[spark]" in demo_query.why_not()
+    assert "varlog[spark]" in why_not()
 
 
 def fail(folder: Path) -> None:

@@ -141,9 +141,10 @@ async def _play(cluster: "Cluster", supervisor: "Supervisor") -> Seen:
 async def _query(url: str, folder: Path, seen: Seen) -> None:
     """Let Spark read the log as a stream; what it counts must be what was read."""
     from varlog.cli import demo_query
+    from varlog.cli.small_spark import why_not
 
-    if missing := demo_query.why_not():
-        _say(missing)
+    if missing := why_not():
+        _say(f"no Spark here, so no query: {missing}")
         return
     _say("now Spark: a streaming query over the log counts its entries, by writer and by second; it takes some seconds")
     result = await asyncio.to_thread(demo_query.query, url, "demo", folder)

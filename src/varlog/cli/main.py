@@ -24,6 +24,8 @@ FAMILIES = {
     "status": "what is wrong, then all nodes and logs, on one page",
     "node": "storage nodes: start, ls, add, drain, check, rm",
     "repository": "metadata repositories: start, ls",
+    "sql": "a query over logs, on Spark",
+    "audit": "prove that a log and all its copies are whole, on Spark",
     "segment": "files of a storage node: dump, verify",
     "bench": "measure appends and reads beside the machine's own limits",
     "sim": "run simulated clusters under faults and check the invariants",

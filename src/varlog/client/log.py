@@ -17,6 +17,7 @@ from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATC
 from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
 from varlog.client.questions import ask_by_id, ask_tail
+from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
 from varlog.runtime.timeout import within
@@ -182,6 +183,10 @@ class Log:
             timeout=self._seconds(timeout),
             patience=patience,
         )
+
+    def replica(self, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:
+        """What one node has of one stream: to compare copies, not to read the log."""
+        return Replica(self._context, segment, stream, node, self._seconds(timeout))
 
     async def tail(self, *, timeout: float | None = None) -> Glsn:
         """The last committed position, 0 if there is none; at least everything acked before the call began."""

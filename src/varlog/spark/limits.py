@@ -44,3 +44,9 @@ TAIL_SECONDS = 0.05
 
 SIZE_SECONDS = 30.0
 """For so long an estimate of the size of entries is good enough."""
+
+AUDIT_ENTRIES = 1_000_000
+"""Most entries of a copy that one task of an audit reads: each may be a batch of its own."""
+
+MOST_FAULTS = 1_000
+"""Of one kind, in a report; a log that is hurt in more places needs no longer list."""
