@@ -1,10 +1,13 @@
 """What may be said of a source or sink, and what is answered to the rest."""
 
+import importlib
+import pkgutil
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+import varlog.spark
 from varlog.base.errors import InvalidArgument, VarlogError
 from varlog.spark.options import Options, parse_options
 
@@ -77,3 +80,10 @@ def test_what_makes_no_sense(name: str, text: str, says: str) -> None:
 def test_what_is_missing(missing: str) -> None:
     with pytest.raises(InvalidArgument, match=f"'{missing}' is missing"):
         parse_options({name: value for name, value in GIVEN.items() if name != missing})
+
+
+def test_the_public_names_are_what_they_say() -> None:
+    """Also after everything was imported: a module of the same name would stand in a function's place."""
+    for module in pkgutil.iter_modules(varlog.spark.__path__):
+        importlib.import_module(f"varlog.spark.{module.name}")
+    assert all(callable(getattr(varlog.spark, name)) for name in varlog.spark.__all__)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from varlog.base.errors import Unsupported, VarlogError
+from varlog.base.errors import InvalidArgument, Unsupported, VarlogError
 from varlog.cli.frame import Parser
 from varlog.cli.progress import Progress
 
@@ -54,6 +54,19 @@ def small_spark(master: str = "local[2]", *, progress: bool = True) -> "Iterator
                 yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """What Spark raises, in one line: the last of ours, if the error was ours, or else the first."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        lines = str(error).strip().splitlines()
+        ours = [line.partition(": ")[2] for line in lines if line.startswith("varlog.base.errors.")]
+        raise InvalidArgument((ours or lines)[-1 if ours else 0]) from error
 
 
 @contextmanager

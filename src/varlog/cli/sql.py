@@ -3,10 +3,9 @@
 import re
 from typing import TYPE_CHECKING, Any
 
-from varlog.base.errors import InvalidArgument
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, positive
 from varlog.cli.output import Column, Printer, payload, plain
-from varlog.cli.small_spark import add_spark_flags, small_spark
+from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +31,7 @@ def register(commands: Commands, summary: str) -> None:
 def sql(arguments: Arguments) -> None:
     url = cluster_url(arguments)
     logs = mentioned(arguments.query, known_logs(url, arguments.timeout))
-    with small_spark(arguments.master) as spark:
+    with small_spark(arguments.master) as spark, told():
         columns, rows = run_query(spark, url, logs, arguments.query, arguments.limit + 1)
     printer = Printer(arguments.output)
     printer.table([Column(name, name, show=_shown) for name in columns], rows[: arguments.limit], "no rows")
@@ -58,17 +57,12 @@ def run_query(
     spark: "SparkSession", url: str, logs: list[str], query: str, limit: int
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the columns, and so many rows at most."""
-    from pyspark.errors import PySparkException
-
     from varlog.spark import read
 
     for name in logs:
         read(spark, url, name).createOrReplaceTempView(f"`{name}`")
-    try:
-        frame = spark.sql(query)
-        return frame.columns, [row.asDict(recursive=True) for row in frame.limit(limit).collect()]
-    except PySparkException as error:
-        raise InvalidArgument(str(error).strip().splitlines()[0]) from error
+    frame = spark.sql(query)
+    return frame.columns, [row.asDict(recursive=True) for row in frame.limit(limit).collect()]
 
 
 def _shown(value: object) -> str:

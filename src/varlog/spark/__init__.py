@@ -11,14 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from varlog.spark.read import read
+    from varlog.spark.frame import read
     from varlog.spark.session import local_session
-    from varlog.spark.ship import ship
+    from varlog.spark.shipping import ship
     from varlog.spark.source import VarlogDataSource
 
 __all__ = ["VarlogDataSource", "local_session", "read", "ship"]
 
-_HOMES = {"VarlogDataSource": "source", "local_session": "session", "read": "read", "ship": "ship"}
+# No module here has the name of one of these: once imported, it would stand in its place.
+_HOMES = {"VarlogDataSource": "source", "local_session": "session", "read": "frame", "ship": "shipping"}
 
 
 def __getattr__(name: str) -> object:
