@@ -4,7 +4,7 @@ from array import array
 
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructField, StructType
 
@@ -43,6 +43,7 @@ def read_batches(draw: st.DrawFn) -> ReadBatch:
     return ReadBatch(Batch(data), Glsn(first), StreamId(draw(st.integers(1, 1 << 20))), Slot(slot), low, high)
 
 
+@settings(deadline=None)
 @given(st.lists(read_batches(), min_size=1, max_size=5))
 def test_rows_are_those_of_the_batches_one_by_one(batches: list[ReadBatch]) -> None:
     assembler = Assembler(arrow_schema(SCHEMA))

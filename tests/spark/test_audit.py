@@ -58,23 +58,25 @@ def test_an_empty_log(spark: SparkSession, options: Options) -> None:
 
 
 ROW = (1, 1, 1, 0, 1, 5, 77, None)
-"""Segment, stream, node, slot, first, stop, crc, trouble: as on both nodes of a stream."""
+"""Segment, stream, node, slot, first, stop, crc, trouble: of stream 1 on node 1."""
 
 
-@pytest.mark.parametrize(
-    ("second", "faults"),
-    [
-        ((1, 1, 2, 0, 1, 5, 77, None), []),
-        ((1, 1, 2, 0, 1, 5, 78, None), [Fault(1, 5, "stream 1: its copies differ")]),
-        ((1, 1, 2, 4, 1, 5, 77, None), [Fault(1, 5, "stream 1: its copies differ")]),
-        (None, [Fault(1, 5, "stream 1: node 2 lacks it")]),
-        ((1, 1, 2, None, 1, 9, None, "away"), [Fault(1, 9, "stream 1 on node 2: away")]),
-    ],
-)
-def test_copies_that_differ(spark: SparkSession, second: tuple[object, ...] | None, faults: list[Fault]) -> None:
-    found = spark.createDataFrame([ROW] if second is None else [ROW, second], FOUND)
-    copies = [_Copy(1, 1, 1, [2], 1, 9, 4), _Copy(1, 1, 2, [1], 1, 9, 4)]
-    assert [*_troubles(found), *_differences(spark, found, copies)] == faults
+def test_copies_that_differ(spark: SparkSession) -> None:
+    rows = [
+        *(ROW, (1, 1, 2, 0, 1, 5, 77, None)),
+        *((1, 2, 1, 0, 5, 8, 77, None), (1, 2, 2, 0, 5, 8, 78, None)),
+        *((1, 3, 1, 0, 8, 9, 77, None), (1, 3, 2, 4, 8, 9, 77, None)),
+        (1, 4, 1, 0, 9, 12, 77, None),
+        *((1, 5, 1, 0, 12, 15, 77, None), (1, 5, 2, None, 12, 20, None, "away")),
+    ]
+    found = spark.createDataFrame(rows, FOUND)
+    copies = [_Copy(1, stream, node, [3 - node], 1, 20, 4) for stream in range(1, 6) for node in (1, 2)]
+    assert [*_troubles(found), *_differences(spark, found, copies)] == [
+        Fault(12, 20, "stream 5 on node 2: away"),
+        Fault(5, 8, "stream 2: its copies differ"),
+        Fault(8, 9, "stream 3: its copies differ"),
+        Fault(9, 12, "stream 4: node 2 lacks it"),
+    ]
 
 
 def test_positions_of_two_streams(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from varlog.spark.order import Range, check_order, out_of_order
@@ -18,6 +18,7 @@ def judged(pairs: list[tuple[int, int]], tasks: list[int], start: int, stop: int
     return out_of_order(found, start, stop)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.lists(st.integers(0, 20), max_size=3), st.data())
 def test_every_fault_is_told_and_nothing_else(lengths: list[int], tasks: list[int], data: st.DataObject) -> None:
     pairs, at = [], 1

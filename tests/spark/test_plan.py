@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from varlog.spark.limits import MOST_PARTITIONS
@@ -11,6 +11,7 @@ from varlog.spark.plan import split
 positions = st.integers(1, 10**12)
 
 
+@settings(deadline=None)
 @given(
     start=positions,
     count=st.integers(0, 10**9),

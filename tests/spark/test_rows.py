@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from varlog.base.errors import InvalidArgument
@@ -28,6 +28,7 @@ def made(payloads: list[bytes]) -> Rows:
 payloads = st.lists(st.binary(max_size=30), max_size=30)
 
 
+@settings(deadline=None)
 @given(payloads, st.lists(st.integers(0, 30), max_size=5))
 def test_cuts_do_not_depend_on_how_rows_come(given: list[bytes], cuts: list[int]) -> None:
     at = sorted({min(cut, len(given)) for cut in cuts} | {0, len(given)})

@@ -28,6 +28,7 @@ FAMILIES = {
     "import": "files of JSON lines, CSV or Parquet into a log, on Spark",
     "export": "a range of a log into files of JSON lines, CSV or Parquet, on Spark",
     "sql": "a query over logs, on Spark",
+    "archive": "copy what is new in a log into an Iceberg table, on Spark",
     "audit": "prove that a log and all its copies are whole, on Spark",
     "segment": "files of a storage node: dump, verify",
     "bench": "measure appends and reads beside the machine's own limits",

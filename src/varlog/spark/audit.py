@@ -229,8 +229,7 @@ def _disorder(found: DataFrame, start: int, stop: int) -> Iterator[Fault]:
     ranges = found.where("trouble IS NULL").select("segment", "stream", "first", "stop").distinct()
     ordered = ranges.repartitionByRange("first").sortWithinPartitions("first", "stop")
     checked = ordered.mapInArrow(_check_order, "kind string, first bigint, stop bigint")
-    rows = [Range(*row) for row in checked.orderBy("first", "stop").collect()]
-    for wrong in out_of_order(rows, start, stop):
+    for wrong in out_of_order([Range(*row) for row in checked.collect()], start, stop):
         text = "no copy has it" if wrong.kind == "gap" else "it is there twice"
         yield Fault(wrong.first, wrong.stop, text)
 

@@ -42,9 +42,6 @@ IDENTITY_CHARACTERS = 80
 TAIL_SECONDS = 0.05
 """For so long a tail is not asked for again: Spark looks for news every 10 ms while there are none."""
 
-SIZE_SECONDS = 30.0
-"""For so long an estimate of the size of entries is good enough."""
-
 AUDIT_ENTRIES = 1_000_000
 """Most entries of a copy that one task of an audit reads: each may be a batch of its own."""
 
