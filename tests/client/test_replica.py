@@ -5,6 +5,7 @@ from tests.client.test_end_to_end import on_cluster
 
 import varlog
 from varlog import Cluster
+from varlog.client.log import replica_of
 from varlog.client.replica import StoredBatch
 
 
@@ -20,7 +21,7 @@ def test_every_copy_shows_the_same_batches() -> None:
             slots = sum(stop - first for first, stop in expected[stream.id])
             seen: list[list[StoredBatch]] = []
             for node in stream.members:
-                replica = log.replica(segment.epoch, stream.id, node)
+                replica = replica_of(log, segment.epoch, stream.id, node)
                 seen.append([each async for part in replica.batches(1, 100, committed=slots) for each in part])
                 middle = [each async for part in replica.batches(9, 20, committed=slots) for each in part]
                 assert middle == [each for each in seen[-1] if each.end > 9 and each.first < 20]
@@ -33,7 +34,7 @@ def test_every_copy_shows_the_same_batches() -> None:
             assert seen[0] == seen[1]
             assert [(each.first, each.end) for each in seen[0]] == expected[stream.id]
         with pytest.raises(varlog.NotFound, match="no stream 9"):
-            await log.replica(segment.epoch, 9, 1).batch_at(0)
+            await replica_of(log, segment.epoch, 9, 1).batch_at(0)
 
     on_cluster(story)
 
@@ -43,7 +44,7 @@ def test_a_copy_that_stays_behind_is_told() -> None:
         log = await cluster.create_log("log", replicas=1)
         await log.append(b"x")
         (segment,) = (await log.info()).chain
-        replica = log.replica(segment.epoch, 1, segment.streams[0].members[0], timeout=0.5)
+        replica = replica_of(log, segment.epoch, 1, segment.streams[0].members[0], timeout=0.5)
         with pytest.raises(varlog.Timeout, match="slots up to 1 only, of 2"):
             [each async for each in replica.batches(1, 9, committed=2)]
 

@@ -81,13 +81,12 @@ class ReadBatch:
     Where a read begins or stops inside a batch, only the entries asked for are seen.
     """
 
-    __slots__ = ("_batch", "count", "first", "low", "slot", "stream")
+    __slots__ = ("_batch", "_low", "count", "first", "slot", "stream")
 
     def __init__(self, batch: Batch, first: Glsn, stream: StreamId, slot: Slot, low: int, high: int) -> None:
         """Entries `[low, high)` of `batch`; the first of these has `first` and `slot`."""
         self._batch = batch
-        self.low = low
-        """Index of the first entry in the batch as received."""
+        self._low = low
         self.count = high - low
         self.first = first
         """Position of the first entry."""
@@ -120,38 +119,16 @@ class ReadBatch:
         """Bytes that the batch takes, as received."""
         return len(self._batch.data)
 
-    @property
-    def raw(self) -> Batch:
-        """The batch as received, which may have entries before and behind those asked for."""
-        return self._batch
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether any entry of the batch as received has a key."""
-        return bool(self._batch.header.flags & KEYS)
-
-    @property
-    def has_headers(self) -> bool:
-        return bool(self._batch.header.flags & HEADERS)
-
-    def payload_buffers(self) -> tuple[memoryview, memoryview]:
-        """Offsets (one more than entries, not always from 0) and values end to end, as received. Unchecked."""
-        offsets, values = self._batch.payload_buffers()
-        if self.count == len(self._batch):
-            return offsets, values
-        mine = offsets[self.low : self.low + self.count + 1]
-        return mine, values[mine[0] : mine[self.count]]
-
     def payloads(self) -> list[bytes]:
         return self._cut(self._batch.payloads())
 
     def keys(self) -> list[bytes | None]:
-        if not self.has_keys:
+        if not self._batch.header.flags & KEYS:
             return [None] * self.count
         return self._cut(self._batch.keys())
 
     def headers(self) -> list[Mapping[str, bytes]]:
-        if not self.has_headers:
+        if not self._batch.header.flags & HEADERS:
             return [NO_HEADERS] * self.count
         return list(self._cut(self._batch.headers()))
 
@@ -161,10 +138,10 @@ class ReadBatch:
 
     def __iter__(self) -> Iterator[Entry]:
         """Entry by entry, each made as it is asked for: what is not kept costs no memory."""
-        count = self.count
-        keys: Sequence[bytes | None] | Iterator[None] = self.keys() if self.has_keys else repeat(None)
+        flags, count = self._batch.header.flags, self.count
+        keys: Sequence[bytes | None] | Iterator[None] = self.keys() if flags & KEYS else repeat(None)
         headers: Sequence[Mapping[str, bytes]] | Iterator[Mapping[str, bytes]]
-        headers = self.headers() if self.has_headers else repeat(NO_HEADERS)
+        headers = self.headers() if flags & HEADERS else repeat(NO_HEADERS)
         fields = zip(
             range(self.first, self.first + count),
             repeat(self.stream),
@@ -183,4 +160,9 @@ class ReadBatch:
         return record_batch(self)
 
     def _cut(self, column: list[Any]) -> list[Any]:
-        return column if len(column) == self.count else column[self.low : self.low + self.count]
+        return column if len(column) == self.count else column[self._low : self._low + self.count]
+
+
+def as_received(read: ReadBatch) -> tuple[Batch, int]:
+    """The whole batch that was received, and the index in it of the first entry asked for: for other forms of it."""
+    return read._batch, read._low

@@ -184,10 +184,6 @@ class Log:
             patience=patience,
         )
 
-    def replica(self, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:
-        """What one node has of one stream: to compare copies, not to read the log."""
-        return Replica(self._context, segment, stream, node, self._seconds(timeout))
-
     async def tail(self, *, timeout: float | None = None) -> Glsn:
         """The last committed position, 0 if there is none; at least everything acked before the call began."""
         return Glsn((await ask_tail(self._context, self._seconds(timeout))).tail)
@@ -247,3 +243,8 @@ class Log:
         if not timeout > 0:
             raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
         return timeout
+
+
+def replica_of(log: Log, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:
+    """What one node has of one stream of a log: for whoever compares copies, not to read the log."""
+    return Replica(log._context, segment, stream, node, log._seconds(timeout))

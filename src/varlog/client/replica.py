@@ -34,7 +34,7 @@ class StoredBatch:
 
 
 class Replica:
-    """What one node has of one stream; made by `log.replica(...)`."""
+    """What one node has of one stream; made by `replica_of`."""
 
     def __init__(self, context: LogContext, segment: int, stream: int, node: int, timeout: float) -> None:
         self._context = context

@@ -15,8 +15,9 @@ import numpy
 import pyarrow
 
 from varlog.base.errors import Corrupt
-from varlog.client.arrow import header_column, key_column
-from varlog.client.entry import ReadBatch
+from varlog.client.arrow import header_column, key_column, payload_buffers
+from varlog.client.entry import ReadBatch, as_received
+from varlog.wire.batch import HEADERS, KEYS
 
 LAST_TIME_US = (1 << 63) - 1
 
@@ -81,7 +82,7 @@ def _time(batches: Sequence[ReadBatch]) -> pyarrow.Array:
 
 
 def _payload(batches: Sequence[ReadBatch]) -> pyarrow.Array:
-    parts = [batch.payload_buffers() for batch in batches]
+    parts = [payload_buffers(batch) for batch in batches]
     values = parts[0][1] if len(parts) == 1 else b"".join([part[1] for part in parts])
     offsets = numpy.frombuffer(b"".join([part[0] for part in parts]), numpy.int32)
     counts = _counts(batches)
@@ -97,14 +98,18 @@ def _payload(batches: Sequence[ReadBatch]) -> pyarrow.Array:
     return pyarrow.Array.from_buffers(pyarrow.binary(), len(lengths), buffers)
 
 
+def _any_has(flag: int, batches: Sequence[ReadBatch]) -> bool:
+    return any(as_received(batch)[0].header.flags & flag for batch in batches)
+
+
 def _key(batches: Sequence[ReadBatch]) -> pyarrow.Array:
-    if not any(batch.has_keys for batch in batches):
+    if not _any_has(KEYS, batches):
         return pyarrow.nulls(sum(batch.count for batch in batches), pyarrow.binary())
     return pyarrow.concat_arrays(list(map(key_column, batches)))
 
 
 def _headers(batches: Sequence[ReadBatch]) -> pyarrow.Array:
-    if not any(batch.has_headers for batch in batches):
+    if not _any_has(HEADERS, batches):
         lists = numpy.zeros(sum(batch.count for batch in batches) + 1, numpy.int32)
         none = pyarrow.array([], pyarrow.string()), pyarrow.array([], pyarrow.binary())
         return pyarrow.MapArray.from_arrays(_fixed(pyarrow.int32(), lists), *none)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as sql
 
 from varlog import client, sync
 from varlog.base.errors import Corrupt, VarlogError
+from varlog.client.log import replica_of
 from varlog.client.replica import StoredBatch
 from varlog.runtime.loop import loop_factory
 from varlog.spark.columns import arrow_schema
@@ -147,7 +148,7 @@ async def _next(found: "AsyncGenerator[list[tuple[Any, ...]], None]") -> list[tu
 
 async def _heads(log: client.Log, copy: _Copy) -> "AsyncGenerator[list[tuple[Any, ...]], None]":
     """Rows of `FOUND`. Damage is told with its positions, as another copy has them, and passed over."""
-    replica = log.replica(copy.segment, copy.stream, copy.node)
+    replica = replica_of(log, copy.segment, copy.stream, copy.node)
     slot: int | None = None
     reached = copy.start
     while True:
@@ -173,7 +174,7 @@ async def _heads(log: client.Log, copy: _Copy) -> "AsyncGenerator[list[tuple[Any
 async def _elsewhere(log: client.Log, copy: _Copy, slot: int) -> StoredBatch | None:
     for node in copy.others:
         try:
-            return await log.replica(copy.segment, copy.stream, node).batch_at(slot)
+            return await replica_of(log, copy.segment, copy.stream, node).batch_at(slot)
         except VarlogError:
             continue  # the audit of that copy tells what is wrong there
     return None
