@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,6 +61,20 @@ def test_the_surface_in_one_go() -> None:
         assert [entry.glsn async for entry in log.subscribe(None)] == [3, 4, 5]
 
     on_cluster(story)
+
+
+def test_a_scan_of_one_stream_ends_wherever_its_stop_lies() -> None:
+    """Also where the stream goes on only beyond it, between entries of another stream."""
+
+    async def story(cluster: Cluster) -> None:
+        log = await cluster.create_log("log", replicas=1, streams=2)
+        for position in range(1, 13):
+            await log.append(b"", stream=1 + (position - 1) // 3 % 2)
+        for stop, wait in product(range(1, 14), (False, True)):
+            found = [entry.glsn async for entry in log.subscribe(1, stop, stream=1, wait=wait)]
+            assert found == [each for each in (1, 2, 3, 7, 8, 9) if each < stop]
+
+    on_cluster(story, nodes=1)
 
 
 def test_many_writers_and_readers_agree() -> None:

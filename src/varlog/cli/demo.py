@@ -51,6 +51,7 @@ def demo(arguments: Arguments) -> None:
         "acknowledged": len(seen.acked),
         "entries": len(seen.read),
         "longest_pause_s": round(seen.longest_pause, 2),
+        "entries_each_second": seen.each_second,
     }
     Printer(arguments.output).done(facts, _verdict(seen))
 
@@ -66,6 +67,8 @@ class Seen:
     """When each writer began its latest acknowledged append."""
     longest_pause: float = 0.0
     """That a writer had to wait for an acknowledgement."""
+    each_second: list[int] | None = None
+    """As a streaming query of Spark counted them; None without Spark."""
 
     def check(self) -> None:
         """Every acknowledged entry is at its position, once, and there is no gap."""
@@ -101,7 +104,9 @@ async def _demo(folder: Path) -> Seen:
         for child in supervisor.children:
             _say(f"  {child}  {child.address}  pid {child.pid}")
         async with connect(url, timeout=TIMEOUT_S) as cluster:
-            return await _play(cluster, supervisor)
+            seen = await _play(cluster, supervisor)
+        await _query(url, folder, seen)
+        return seen
     finally:
         await supervisor.stop()
 
@@ -131,6 +136,23 @@ async def _play(cluster: "Cluster", supervisor: "Supervisor") -> Seen:
         for task in (*writers, reader):
             task.cancel()
         await asyncio.gather(*writers, reader, return_exceptions=True)
+
+
+async def _query(url: str, folder: Path, seen: Seen) -> None:
+    """Let Spark read the log as a stream; what it counts must be what was read."""
+    from varlog.cli import demo_query
+    from varlog.cli.small_spark import why_not
+
+    if missing := why_not():
+        _say(f"no Spark here, so no query: {missing}")
+        return
+    _say("now Spark: a streaming query over the log counts its entries, by writer and by second; it takes some seconds")
+    result = await asyncio.to_thread(demo_query.query, url, "demo", folder)
+    if result.entries != len(seen.read):
+        raise VarlogError(f"the streaming query counted {result.entries} entries, the log has {len(seen.read)}")
+    seen.each_second = result.seconds
+    for line in demo_query.page(result):
+        print(line, file=sys.stderr)
 
 
 async def _unless_failed(work: Coroutine[Any, Any, None], writers: "list[asyncio.Task[None]]") -> None:

@@ -4,6 +4,7 @@ Exit status: 0 success, 1 failure, 2 the command makes no sense as it stands, 13
 """
 
 import importlib
+import keyword
 import os
 import sys
 import traceback
@@ -24,6 +25,11 @@ FAMILIES = {
     "status": "what is wrong, then all nodes and logs, on one page",
     "node": "storage nodes: start, ls, add, drain, check, rm",
     "repository": "metadata repositories: start, ls",
+    "import": "files of JSON lines, CSV or Parquet into a log, on Spark",
+    "export": "a range of a log into files of JSON lines, CSV or Parquet, on Spark",
+    "sql": "a query over logs, on Spark",
+    "archive": "copy what is new in a log into an Iceberg table, on Spark",
+    "audit": "prove that a log and all its copies are whole, on Spark",
     "segment": "files of a storage node: dump, verify",
     "bench": "measure appends and reads beside the machine's own limits",
     "sim": "run simulated clusters under faults and check the invariants",
@@ -58,7 +64,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     for family, summary in FAMILIES.items():
         if family in argv:
-            importlib.import_module(f"varlog.cli.{family}").register(commands, summary)
+            module = f"{family}_" if keyword.iskeyword(family) else family
+            importlib.import_module(f"varlog.cli.{module}").register(commands, summary)
         else:
             commands.add_parser(family, help=summary)
     return parser

@@ -5,16 +5,16 @@ because Arrow itself trusts them. pyarrow is an extra and is loaded at the first
 """
 
 from array import array
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from varlog.base.errors import Corrupt, Unsupported
+from varlog.client.entry import ReadBatch, as_received
 from varlog.wire.batch import Batch
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from varlog.client.entry import ReadBatch
 
 
 @cache
@@ -43,19 +43,43 @@ def schema() -> "pyarrow.Schema":
     )
 
 
-def record_batch(read: "ReadBatch", batch: Batch, low: int) -> "pyarrow.RecordBatch":
-    """Entries from `low` on of `batch`, as many as `read` has."""
+def record_batch(read: ReadBatch) -> "pyarrow.RecordBatch":
+    """The entries of a batch."""
     arrow = _library()
     count = read.count
-    whole = [_key_column(batch), _header_column(batch), _payload_column(batch)]
     columns = [
         _fixed(arrow.int64(), array("q", range(read.first, read.first + count))),
         _fixed(arrow.int32(), array("i", [read.stream]) * count),
         _fixed(arrow.int64(), array("q", range(read.slot, read.slot + count))),
         _fixed(arrow.timestamp("us", tz="UTC"), array("q", [min(read.time_us, (1 << 63) - 1)]) * count),
-        *(column.slice(low, count) for column in whole),
+        key_column(read),
+        header_column(read),
+        _sliced(_payload_column, read),
     ]
     return arrow.RecordBatch.from_arrays(columns, schema=schema())
+
+
+def key_column(read: ReadBatch) -> "pyarrow.Array":
+    return _sliced(_key_column, read)
+
+
+def header_column(read: ReadBatch) -> "pyarrow.Array":
+    return _sliced(_header_column, read)
+
+
+def payload_buffers(read: ReadBatch) -> tuple[memoryview, memoryview]:
+    """Offsets (one more than entries, not always from 0) and values end to end, as received. Unchecked."""
+    batch, low = as_received(read)
+    offsets, values = batch.payload_buffers()
+    if read.count == len(batch):
+        return offsets, values
+    mine = offsets[low : low + read.count + 1]
+    return mine, values[mine[0] : mine[read.count]]
+
+
+def _sliced(column: Callable[[Batch], Any], read: ReadBatch) -> Any:
+    batch, low = as_received(read)
+    return column(batch).slice(low, read.count)
 
 
 def _fixed(kind: Any, values: "array[int]") -> Any:

@@ -157,7 +157,12 @@ class ReadBatch:
         """An Arrow record batch over the same bytes: glsn, stream, slot, time, key, headers, payload."""
         from varlog.client.arrow import record_batch
 
-        return record_batch(self, self._batch, self._low)
+        return record_batch(self)
 
     def _cut(self, column: list[Any]) -> list[Any]:
         return column if len(column) == self.count else column[self._low : self._low + self.count]
+
+
+def as_received(read: ReadBatch) -> tuple[Batch, int]:
+    """The whole batch that was received, and the index in it of the first entry asked for: for other forms of it."""
+    return read._batch, read._low

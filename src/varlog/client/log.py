@@ -18,6 +18,7 @@ from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
 from varlog.client.questions import ask_by_id, ask_tail
 from varlog.client.reconfigure import reconfiguration, reconfigure_log
+from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
 from varlog.runtime.timeout import within
@@ -277,3 +278,8 @@ class Log:
         if not timeout > 0:
             raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
         return timeout
+
+
+def replica_of(log: Log, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:
+    """What one node has of one stream of a log: for whoever compares copies, not to read the log."""
+    return Replica(log._context, segment, stream, node, log._seconds(timeout))

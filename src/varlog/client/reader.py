@@ -71,6 +71,8 @@ class StreamReader:
         self.route = route
         self.cursor: Slot | None = None
         """The next slot; None until the first answer told it."""
+        self.at_stop = False
+        """A replica has shown that what follows in this stream lies at the stop or beyond."""
         self._context = context
         self._clock = context.world.clock
         self._start = start
@@ -85,6 +87,8 @@ class StreamReader:
         self._answered_at = self._clock.now()
         self._asked_at = 0.0
         self._parts: PartStream | None = None
+        self._committed = Slot(0)
+        """As far as the last part told."""
 
     def suspect(self) -> None:
         """There is more than this one has shown: if it had its time, leave the present replica for the next."""
@@ -113,6 +117,8 @@ class StreamReader:
             self._member = (self._member + 1) % len(self.route.members)
 
     def _at_end(self) -> bool:
+        if self.at_stop:
+            return True
         return self.route.end is not None and self.cursor is not None and self.cursor >= self.route.end
 
     def _hopeless(self, error: VarlogError) -> bool:
@@ -178,6 +184,9 @@ class StreamReader:
         try:
             return await within(self._clock, SILENT_SECONDS, anext(parts))
         except StopAsyncIteration:
+            if self._parts is not None and self._stop is not None and (self.cursor or 0) < self._committed:
+                self.at_stop = True  # it ended before the end of what it has: only the stop makes it do so
+                self._sink.feed(self.route.id, [])
             return None
         except Timeout:
             if self._parts is None or self._answered_at >= self._asked_at:
@@ -186,6 +195,7 @@ class StreamReader:
 
     def _take(self, node: NodeId, part: Reply) -> None:
         message: pb.ReadPart = part.message
+        self._committed = Slot(message.status.committed)
         self._answered_at = self._clock.now()
         self._failures = 0
         try:

@@ -103,6 +103,8 @@ class _Feed:
         reader = self._readers.get(stream)
         if reader is None or reader.cursor is None:
             return limit == 0
+        if reader.at_stop:
+            return True
         end = reader.route.end if limit is None else limit
         return end is not None and reader.cursor >= end
 

@@ -1,0 +1,186 @@
+"""How fast does Spark read a log, beside the same rows from Parquet, and what does a small micro-batch cost?
+
+./run python -m bench.spark                 everything, some minutes
+./run python -m bench.spark --quick         a tenth of the rows
+
+Ratios within one run are what to look at: both sides share the machine and the minute.
+"""
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import varlog
+from bench.cluster import RunningCluster, running_cluster
+from varlog.spark import local_session, read
+
+REPLICAS = 2
+STREAMS = 2
+ROUNDS = 3
+BATCH = 1000
+MICRO_BATCHES = 20
+SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.driver.extraJavaOptions": "",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+"""Without what makes Spark quick to start and slow in the long run."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    name: str
+    rows: int
+    log_s: list[float]
+    parquet_s: list[float]
+    positions_s: list[float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./run python -m bench.spark", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
+    options = parser.parse_args()
+    share = 10 if options.quick else 1
+    with (
+        tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-spark-") as made,
+        running_cluster(options.folder) as cluster,
+    ):
+        spark = local_session("bench", settings={**SETTINGS, "spark.sql.warehouse.dir": f"{made}/warehouse"})
+        readings = [
+            reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size)
+            for rows, size in ((10_000_000, 100), (1_000_000, 1024))
+        ]
+        worker_bytes = most_of_a_worker()
+        own, rate = micro_batches(spark, cluster, Path(made))
+        spark.stop()
+    report(readings, own, rate, worker_bytes)
+
+
+def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: str, rows: int, size: int) -> Reading:
+    log = f"read-{size}"
+    say(f"filling {name} …")
+    fill(cluster, log, rows, size)
+    frame = read(spark, cluster.url, log)
+    table = str(folder / log)
+    say("writing the same rows as Parquet …")
+    frame.write.parquet(table)
+    parquet = spark.read.parquet(table)
+    positions = read(spark, cluster.url, log, columns=["glsn"])
+    times: dict[str, list[float]] = {"log": [], "parquet": [], "positions": []}
+    for number in range(ROUNDS):
+        say(f"reading, round {number + 1} of {ROUNDS} …")
+        for kind, each in (("log", frame), ("parquet", parquet), ("positions", positions)):
+            times[kind].append(timed(lambda each=each: discard(each)))  # type: ignore[misc]
+    return Reading(name, rows, times["log"], times["parquet"], times["positions"])
+
+
+def fill(cluster: RunningCluster, log: str, rows: int, size: int) -> None:
+    with varlog.sync.connect(cluster.url, timeout=60) as connected:
+        made = connected.create_log(log, replicas=REPLICAS, streams=STREAMS)
+        producers = [made.producer(stream=stream + 1).open() for stream in range(STREAMS)]
+        for number in range(rows // BATCH):
+            data = os.urandom(BATCH * size)  # no two alike, or Parquet would keep them once
+            producers[number % STREAMS].send_batch([data[at : at + size] for at in range(0, len(data), size)])
+        for producer in producers:
+            producer.close()
+
+
+def discard(frame: DataFrame) -> None:
+    """Every row and column is read, and nothing is done with them."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def most_of_a_worker() -> int:
+    """The peak of resident bytes of the Python processes in which tasks run; they stay for the next task."""
+    most = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"pyspark.daemon" in (path / "cmdline").read_bytes():
+                lines = (path / "status").read_text().splitlines()
+                most = max(most, *(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")))
+        except (OSError, TypeError):
+            continue  # it has just ended
+    return most
+
+
+def timed(work: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def micro_batches(spark: SparkSession, cluster: RunningCluster, folder: Path) -> tuple[list[float], list[float]]:
+    """What a trigger with little data takes, from the log and from Spark's own source of numbers, in turn."""
+    say("micro-batches …")
+    with varlog.sync.connect(cluster.url, timeout=60) as connected:
+        log = connected.create_log("small", replicas=REPLICAS, streams=STREAMS)
+        entries = spark.readStream.format("varlog").option("cluster", cluster.url).option("log", "small").load()
+        numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        own, rate = (start(frame, folder / f"checkpoint{index}") for index, frame in enumerate((entries, numbers)))
+        try:
+            while len(durations(own)) < MICRO_BATCHES or len(durations(rate)) < MICRO_BATCHES:
+                log.append_batch([b"x"] * 10)
+                time.sleep(0.1)
+        finally:
+            own.stop()
+            rate.stop()
+    return durations(own), durations(rate)
+
+
+def start(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    return writer.trigger(processingTime="1 second").start()
+
+
+def durations(query: StreamingQuery) -> list[float]:
+    """Of the triggers that had data, but for the first, in which everything is loaded."""
+    return [each.durationMs["triggerExecution"] / 1e3 for each in query.recentProgress if each.numInputRows][1:]
+
+
+# ---------------------------------------------------------------- the tables
+
+
+def report(readings: list[Reading], own: list[float], rate: list[float], worker_bytes: int) -> None:
+    print(
+        f"Settings: pyspark {pyspark.__version__} on local[2], Python {platform.python_version()}, 3 storage nodes and"
+    )
+    print(f"1 repository as processes on the same machine, {REPLICAS} replicas, {STREAMS} streams, batches of {BATCH};")
+    print("rows to Spark's no-op sink, all columns; random payloads, Parquet (zstd) as Spark wrote it from the log.")
+    print(f"Best of {ROUNDS} rounds, and all of them.")
+    print()
+    print("| rows | log | Parquet | log / Parquet | positions only |")
+    print("|---|---|---|---|---|")
+    for each in readings:
+        ratio = min(each.parquet_s) / min(each.log_s)
+        cells = [rates(each.rows, each.log_s), rates(each.rows, each.parquet_s), f"{ratio:.2f}"]
+        print(f"| {' | '.join([each.name, *cells, rates(each.rows, each.positions_s)])} |")
+    print()
+    ratio = median(own) / median(rate)
+    print(f"A micro-batch of about 10 entries: {median(own):.3f} s, {ratio:.2f} × that of the rate source in the same")
+    print(f"seconds ({median(rate):.3f} s); medians of {len(own)} and {len(rate)}, both queries running at once.")
+    print(f"Most memory that a Python worker of Spark ever had: {worker_bytes / 1e6:.0f} MB.")
+
+
+def rates(rows: int, seconds: list[float]) -> str:
+    listed = ", ".join(f"{rows / each / 1e6:.2f}" for each in seconds)
+    return f"{rows / min(seconds) / 1e6:.2f} M rows/s ({listed})"
+
+
+def say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What a task does to read: one range of positions, straight from the replicas, as Arrow record batches.
+
+The range was fixed before the task began, so the task knows how many entries it must find. It hands on
+no more than a record batch at a time; what is read ahead is bounded by the subscription.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from varlog import sync
+from varlog.base.errors import Corrupt, Trimmed
+from varlog.spark.assemble import Assembler
+from varlog.spark.columns import arrow_schema
+from varlog.spark.connection import connected
+from varlog.spark.limits import BATCH_BYTES, SMALL_ENTRIES
+from varlog.spark.options import Options
+from varlog.spark.plan import borders, entry_bytes, split
+from varlog.spark.span import DataLossWarning
+
+
+@dataclass
+class Part(InputPartition):
+    """The positions `[start, stop)`; what a task is given."""
+
+    start: int
+    stop: int
+
+
+def plan_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, options: Options) -> list[Part]:
+    """The tasks that read a range; at least one, because Spark makes an empty one of its own otherwise."""
+    if stop <= start:
+        return [Part(start, start)]
+    cuts = borders(log.info())
+    size = size_of_entries(cluster, log, stop - start)
+    return [Part(*each) for each in _split(start, stop, cuts, size, options)]
+
+
+def count_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, options: Options) -> int:
+    """How many tasks a range is worth."""
+    return len(_split(start, stop, [], size_of_entries(cluster, log, stop - start), options))
+
+
+def even_parts(start: int, stop: int, count: int) -> list[Part]:
+    """So many tasks for a range, always with the same borders."""
+    return [Part(*each) for each in split(start, stop, entry_bytes=0, part_bytes=1, least=count)] or [
+        Part(start, start)
+    ]
+
+
+def _split(start: int, stop: int, cuts: list[int], size: float, options: Options) -> list[tuple[int, int]]:
+    return split(
+        start,
+        stop,
+        cuts=cuts,
+        entry_bytes=size,
+        part_bytes=options.partition_bytes,
+        least=options.min_partitions,
+    )
+
+
+def size_of_entries(cluster: sync.Cluster, log: sync.Log, count: int) -> float:
+    """What one takes, on average. For few nobody is asked: they are one part."""
+    if count <= SMALL_ENTRIES:
+        return 0.0
+    return next((entry_bytes(each) for each in cluster.status().logs if each.log.name == log.name), 0.0)
+
+
+def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyarrow.RecordBatch]:
+    """Everything in the part, in order; raises rather than leaving anything out."""
+    if part.start >= part.stop:
+        return
+    with connected(options) as (_, log):
+        start = part.start
+        while True:
+            try:
+                yield from _read(log, options, schema, start, part.stop)
+                return
+            except Trimmed as trimmed:
+                if options.fail_on_data_loss:
+                    raise
+                lost = f"positions {start} to {min(trimmed.first, part.stop) - 1} of log {log.name!r}"
+                warnings.warn(f"{lost} were trimmed, and are left out", DataLossWarning, stacklevel=2)
+                start = trimmed.first
+                if start >= part.stop:
+                    return
+
+
+def _read(log: sync.Log, options: Options, schema: StructType, start: int, stop: int) -> Iterator[pyarrow.RecordBatch]:
+    assembler = Assembler(arrow_schema(schema))
+    found = 0
+    for batch in log.subscribe(start, stop, stream=options.stream, wait=False).batches():
+        assembler.add(batch)
+        found += batch.count
+        if assembler.rows >= options.batch_rows or assembler.bytes >= BATCH_BYTES:
+            yield assembler.take()
+    if assembler.rows:
+        yield assembler.take()
+    if options.stream is None and found != stop - start:
+        raise Corrupt(f"positions {start} to {stop - 1} of log {log.name!r} gave {found} entries")

@@ -1,0 +1,143 @@
+"""An archive holds what the log holds, each range once, whatever became of the runs that wrote it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+import varlog
+from varlog.base.errors import Conflict, Corrupt, InvalidArgument, NotFound, Trimmed
+from varlog.spark import archive as room
+from varlog.spark.archive import Archived, archive, archived, write_part
+from varlog.spark.iceberg import ArchiveTable
+from varlog.spark.options import Options
+from varlog.spark.reading import Part, read_part
+
+
+def fill(log: varlog.sync.Log, count: int) -> None:
+    for number in range(count):
+        log.append_batch([b"%d" % number, b""], keys=[None, b"k"], headers=[{"n": b"%d" % number}, {}])
+
+
+def entries(log: varlog.sync.Log) -> list[dict[str, Any]]:
+    return [entry._asdict() for entry in log.subscribe(wait=False)]
+
+
+def scanned(folder: Path, log: varlog.sync.Log, where: str = "glsn > 0") -> list[dict[str, Any]]:
+    """As another engine sees the table."""
+    catalog = SqlCatalog("varlog", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    found = catalog.load_table(("varlog", log.name)).scan(row_filter=where).to_arrow().sort_by("glsn").to_pylist()
+    return [{**row, "headers": dict(row["headers"])} for row in found]
+
+
+def test_run_after_run(spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path) -> None:
+    fill(log, 50)
+    cut = replace(options, min_partitions=2)
+    first = archive(spark, cut, tmp_path, upto=60)
+    assert (first.start, first.stop, first.files) == (1, 61, 2)
+    second = archive(spark, cut, tmp_path)
+    assert (second.start, second.stop, second.files) == (61, 101, 2)
+    assert archive(spark, cut, tmp_path) == Archived(log.name, 101, 101, 0, 0)
+    assert scanned(tmp_path, log) == entries(log)
+    assert scanned(tmp_path, log, "glsn >= 95 and glsn < 97") == entries(log)[94:96]
+    rows = archived(spark, tmp_path, log.name).orderBy("glsn").collect()
+    assert [(row.glsn, row.payload, row.key) for row in rows] == [
+        (entry["glsn"], entry["payload"], entry["key"]) for entry in entries(log)
+    ]
+
+
+class Killed(Exception):
+    """The run ends here."""
+
+
+@pytest.mark.parametrize("step", ["_write", "add"])
+def test_a_run_that_was_killed(
+    spark: SparkSession,
+    log: varlog.sync.Log,
+    options: Options,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    """Before its files were named by a snapshot, or right after."""
+    fill(log, 20)
+
+    def killed(work: Any) -> Any:
+        def run(*arguments: Any) -> Any:
+            work(*arguments)
+            raise Killed
+
+        return run
+
+    with monkeypatch.context() as patch:
+        target = room if step == "_write" else ArchiveTable
+        patch.setattr(target, step, killed(getattr(target, step)))
+        with pytest.raises(Killed):
+            archive(spark, options, tmp_path)
+    assert archive(spark, options, tmp_path).stop == 41
+    assert scanned(tmp_path, log) == entries(log)
+    fill(log, 1)
+    archive(spark, options, tmp_path)
+    files = sorted(path.name for path in (tmp_path / "data" / log.name).iterdir())
+    assert len(files) == 2, "what the killed run left was swept away"
+    assert scanned(tmp_path, log) == entries(log)
+
+
+def test_of_two_runs_at_once_one_gives_up(
+    spark: SparkSession,
+    log: varlog.sync.Log,
+    options: Options,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(log, 10)
+    write = room._write
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        archive(spark, options, tmp_path)
+        return write(*arguments)
+
+    monkeypatch.setattr(room, "_write", overtaken)
+    with pytest.raises(Conflict, match="another run has archived"):
+        archive(spark, options, tmp_path)
+    assert scanned(tmp_path, log) == entries(log)
+    assert len(list((tmp_path / "data" / log.name).iterdir())) == 1
+
+
+def test_a_file_that_does_not_hold_what_was_written(
+    log: varlog.sync.Log, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 10)
+
+    def lossy(*arguments: Any) -> Iterator[Any]:
+        for batch in read_part(*arguments):
+            yield batch.slice(1)
+
+    assert write_part(options, tmp_path, Part(1, 21)).stat().st_size > 0
+    monkeypatch.setattr(room, "read_part", lossy)
+    with pytest.raises(Corrupt, match="does not hold"):
+        write_part(options, tmp_path, Part(1, 21))
+
+
+def test_archives_that_cannot_be(
+    spark: SparkSession, client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options, tmp_path: Path
+) -> None:
+    fill(log, 5)
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidArgument, match="cannot be an archive"):
+        archive(spark, options, tmp_path / "file")
+    with pytest.raises(NotFound, match="no archive"):
+        archived(spark, tmp_path, log.name)
+    archive(spark, options, tmp_path, upto=4)
+    log.trim(6)
+    with pytest.raises(Trimmed, match=r"positions 5 to 6 .* not in the archive"):
+        archive(spark, options, tmp_path)
+    client.remove_log(log.name)
+    client.create_log(log.name, replicas=1).append(b"x")
+    with pytest.raises(Conflict, match="is not of this log"):
+        archive(spark, options, tmp_path)

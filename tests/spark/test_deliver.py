@@ -1,0 +1,134 @@
+"""A task's rows are in the log once, however often and however far the task was run; without Spark."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import RealCluster, real_cluster
+
+import varlog
+from varlog.base.errors import Conflict, Sealed, TooLarge
+from varlog.spark import deliver as room
+from varlog.spark import rows as cutting
+from varlog.spark.deliver import deliver
+from varlog.spark.rows import Rows
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three entries a batch, four batches a name, two at once."""
+    monkeypatch.setattr(cutting, "WRITE_ENTRIES", 3)
+    monkeypatch.setattr(room, "WRITES_PER_NAME", 4)
+    monkeypatch.setattr(room, "WRITES_AT_ONCE", 2)
+
+
+def made(names: list[str]) -> Rows:
+    """Rows with a key each, and headers for some."""
+    headers = [{"n": name.encode()} if number % 2 else {} for number, name in enumerate(names)]
+    return Rows([name.encode() for name in names], [b"k%d" % (len(name) % 2) for name in names], headers)
+
+
+def payloads(log: varlog.sync.Log) -> list[str]:
+    return [entry.payload.decode() for entry in log.subscribe(wait=False)]
+
+
+NAMES = [f"row{number}" for number in range(40)]
+
+
+class Interrupted(Exception):
+    """The task is killed."""
+
+
+def broken_off(names: list[str], after: int) -> Iterator[Rows]:
+    for number, name in enumerate(names):
+        if number == after:
+            raise Interrupted
+        headers = {"n": name.encode()} if number % 2 else {}
+        yield Rows([name.encode()], [b"k%d" % (len(name) % 2)], [headers])
+
+
+def test_a_first_run_appends_everything_in_order(log: varlog.sync.Log) -> None:
+    assert deliver(log, "task", [made(NAMES)], 30) == 40
+    entries = list(log.subscribe(wait=False))
+    assert [entry.payload.decode() for entry in entries] == NAMES
+    assert [entry.headers.get("n") for entry in entries] == [
+        name.encode() if number % 2 else None for number, name in enumerate(NAMES)
+    ]
+    assert {entry.key for entry in entries} == {b"k0", b"k1"}
+
+
+@pytest.mark.parametrize("after", [0, 3, 7, 13, 24, 26, 39])
+def test_a_second_run_adds_what_is_missing(log: varlog.sync.Log, after: int) -> None:
+    with pytest.raises(Interrupted):
+        deliver(log, "task", broken_off(NAMES, after), 30)
+    there = len(payloads(log))
+    assert there <= after
+    assert deliver(log, "task", [made(NAMES)], 30) == 40 - there
+    assert payloads(log) == NAMES
+    assert deliver(log, "task", [made(NAMES)], 30) == 0
+    assert payloads(log) == NAMES
+
+
+def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
+    with pytest.raises(Interrupted):
+        deliver(log, "task", broken_off(NAMES, 20), 30)
+    rows = made(NAMES)
+    again = Rows(rows.payloads[::-1], rows.keys[::-1], rows.headers[::-1])
+    deliver(log, "task", [again], 30)
+    assert sorted(payloads(log)) == sorted(NAMES)
+
+
+def test_equal_rows_are_counted_not_merged(log: varlog.sync.Log) -> None:
+    same = Rows([b"same"] * 20, [None] * 20, [{} for _ in range(20)])
+    with pytest.raises(Interrupted):
+        deliver(log, "task", iter([same.part(0, 10), *broken_off(["x"], 0)]), 30)
+    deliver(log, "task", [same], 30)
+    assert payloads(log) == ["same"] * 20
+
+
+def test_other_rows_than_the_first_time_are_refused(log: varlog.sync.Log) -> None:
+    deliver(log, "task", [made(NAMES)], 30)
+    with pytest.raises(Conflict, match="40 entries that are not among its rows"):
+        deliver(log, "task", [made(["other"])], 30)
+
+
+def test_tasks_do_not_know_each_other(log: varlog.sync.Log) -> None:
+    deliver(log, "task.1", [made(NAMES)], 30)
+    deliver(log, "task.2", [made(NAMES)], 30)
+    assert payloads(log) == NAMES * 2
+
+
+def test_no_rows(log: varlog.sync.Log) -> None:
+    assert deliver(log, "task", [], 30) == 0
+    assert log.tail() == 0
+
+
+def test_what_can_never_be_appended_is_told_at_once(log: varlog.sync.Log) -> None:
+    with pytest.raises(TooLarge):
+        deliver(log, "task", [Rows([bytes(9 << 20)], [None], [{}])], 30)
+    log.seal()
+    with pytest.raises(Sealed):
+        deliver(log, "task", [made(NAMES)], 30)
+
+
+def test_a_lost_node_does_not_end_the_task(tmp_path: Path) -> None:
+    """The stream of the task's producer ends with it, and the rest goes to another."""
+    with real_cluster(tmp_path, 3) as cluster, varlog.sync.connect(cluster.url, timeout=30) as client:
+        log = client.create_log("log", replicas=2, streams=2)
+
+        def parts() -> Iterator[Rows]:
+            yield made(NAMES[:20])
+            os.kill(primary(cluster, log), signal.SIGKILL)
+            yield made(NAMES[20:])
+
+        assert deliver(log, "task", parts(), 3.0) == 40
+        assert payloads(log) == NAMES
+
+
+def primary(cluster: RealCluster, log: varlog.sync.Log) -> int:
+    """The process of the node that leads the stream which was written to last."""
+    last = log.read(log.tail())
+    stream = next(each for each in log.info().chain[-1].streams if each.id == last.stream)
+    return cluster.nodes[stream.members[0] - 1].pid

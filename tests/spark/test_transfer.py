@@ -1,0 +1,86 @@
+"""Files into a log and back, and SQL over logs; one command is run as people run it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from tests.cluster.cluster import RealCluster
+from tests.cluster.processes import run_varlog
+
+import varlog
+from varlog.base.errors import InvalidArgument
+from varlog.cli.sql import mentioned, run_query
+from varlog.spark.transfer import export_rows, format_of, import_rows, rows_in
+
+ROWS: list[dict[str, Any]] = [{"user": f"u{number % 3}", "amount": number} for number in range(50)]
+
+
+def write(folder: Path, form: str) -> str:
+    path = folder / f"rows.{form}"
+    if form == "json":
+        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS) + "\n")
+    elif form == "csv":
+        pyarrow.csv.write_csv(pyarrow.Table.from_pylist(ROWS), path)
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_in_and_out_again(
+    spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, tmp_path: Path, form: str
+) -> None:
+    frame = rows_in(spark, write(tmp_path, form), form, "user")
+    for _ in range(2):
+        assert import_rows(frame, servers.url, log.name, "import-1") == 50
+    entries = list(log.subscribe(wait=False))
+    assert [
+        {**row, "amount": int(row["amount"])} for row in map(json.loads, (each.payload for each in entries))
+    ] == ROWS
+    assert [each.key for each in entries] == [row["user"].encode() for row in ROWS]
+
+    out = str(tmp_path / f"out.{form}")
+    assert export_rows(spark, servers.url, log.name, 11, 31, out, form) == 20
+    reader = spark.read.option("header", "true").option("inferSchema", "true")
+    back = reader.format(form).load(out).orderBy("glsn").collect()
+    assert [row.glsn for row in back] == list(range(11, 31))
+    payloads = [bytes(row.payload) if form == "parquet" else row.payload.encode() for row in back]
+    assert payloads == [each.payload for each in entries[10:30]]
+    if form == "parquet":
+        assert rows_in(spark, out, form).columns == ["key", "headers", "payload"]
+
+
+def test_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
+    assert [format_of(path, None) for path in ("a.jsonl", "b/c.CSV", "d.parquet")] == ["json", "csv", "parquet"]
+    with pytest.raises(InvalidArgument, match="say which"):
+        format_of("rows.txt", None)
+    with pytest.raises(InvalidArgument, match="no column 'name'; its columns are user, amount"):
+        rows_in(spark, write(tmp_path, "csv"), "csv", "name")
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        rows_in(spark, str(tmp_path / "nothing.parquet"), "parquet")
+
+
+def test_logs_are_tables(spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster) -> None:
+    dashed = client.create_log("dashed-log", replicas=1)
+    dashed.append_batch([b"a", b"b", b"b"])
+    query = "select cast(payload as string) as text, count(*) as n from `Dashed-Log` group by 1 order by 1"
+    logs = mentioned(query, ["other", "dashed-log", "log"])
+    assert logs == ["dashed-log", "log"]
+    assert run_query(spark, servers.url, ["dashed-log"], query, 10) == (
+        ["text", "n"],
+        [{"text": "a", "n": 1}, {"text": "b", "n": 2}],
+    )
+
+
+def test_the_command(servers: RealCluster, log: varlog.sync.Log) -> None:
+    log.append_batch([b"x", b"y"], key=b"k")
+    query = f"select glsn, payload from {log.name} order by glsn"
+    done = run_varlog("sql", query, "--limit", "1", "--master", "local[1]", url=servers.url, seconds=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().splitlines() == ["GLSN  PAYLOAD", "1     x", "… and more; --limit shows more than 1"]
+    assert done.stderr == b""
