@@ -4,11 +4,12 @@ import asyncio
 from dataclasses import replace
 from random import Random
 
+from varlog.sim.climate import draw
 from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.faults import Nemesis
 from varlog.sim.loop import make_loop
 from varlog.sim.trace import Trace
-from varlog.sim.weather import FaultWeather, NetworkWeather, Shape, draw
+from varlog.sim.weather import FaultWeather, NetworkWeather, Shape
 
 KINDS = {
     "bit flipped",

@@ -11,8 +11,8 @@ import pytest
 
 from varlog.base.errors import InvalidArgument
 from varlog.sim.bugs import BUGS
+from varlog.sim.climate import draw
 from varlog.sim.run import Result, run_seed
-from varlog.sim.weather import draw
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from varlog.sim.weather import Latency, between, draw
+from varlog.sim.climate import draw
+from varlog.sim.weather import Latency, between
 
 
 def test_the_same_seed_has_the_same_weather() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from varlog.sim.climate import draw
 from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.host import Host, Process
 from varlog.sim.loop import make_loop
@@ -13,7 +14,7 @@ from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric
 from varlog.sim.platter import Platter
 from varlog.sim.trace import Trace
-from varlog.sim.weather import DiskWeather, FaultWeather, Latency, NetworkWeather, Shape, draw
+from varlog.sim.weather import DiskWeather, FaultWeather, Latency, NetworkWeather, Shape
 
 
 class Small:

@@ -16,10 +16,10 @@ from varlog.base.errors import VarlogError
 from varlog.base.invariant import InvariantBroken
 from varlog.sim import bugs
 from varlog.sim.checkers import Violation, check_history
+from varlog.sim.climate import draw
 from varlog.sim.loop import Defective, SimulationError, make_loop
 from varlog.sim.scenario import Scenario
 from varlog.sim.trace import Trace
-from varlog.sim.weather import draw
 
 MAX_STEPS = 500_000
 """Steps of one seed; a usual one takes about 10,000."""

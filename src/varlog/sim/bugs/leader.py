@@ -1,0 +1,83 @@
+"""Bugs around the `leader` ordering: its quorums, its end, its recovery."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from varlog.base.ids import Glsn, Slot
+from varlog.core.ordering import leader as leader_ordering
+from varlog.core.replica import ReplicaState
+from varlog.node.replica import Replica
+from varlog.node.replicas import Replicas
+from varlog.runtime.scope import Scope
+from varlog.sim.bugs.registry import bug, swap
+from varlog.sim.weather import Weather
+
+
+def _is_led(weather: Weather) -> bool:
+    """Whether a leader has others beside it, so that there is a quorum to get wrong."""
+    return weather.shape.ordering == "leader" and weather.shape.replicas > 1
+
+
+@bug("a leader answers when its own disk has an entry", _is_led)
+def leader_acks_alone() -> Iterator[None]:
+    def committed(tails: Iterable[Slot], ack: int) -> Slot:
+        return max(tails)
+
+    with swap(leader_ordering, committed=committed):
+        yield
+
+
+@bug("a segment ends by the word of one member, however many there are", _is_led)
+def seal_quorum_too_small() -> Iterator[None]:
+    def seal_quorum(members: int, ack: int) -> int:
+        return 1
+
+    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+        return max(tails)
+
+    with swap(leader_ordering, seal_quorum=seal_quorum, end_of=end_of):
+        yield
+
+
+@bug("what silent members may have is not counted when a segment ends", _is_led)
+def silent_members_have_nothing() -> Iterator[None]:
+    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+        return leader_ordering.committed(tails, ack)
+
+    with swap(leader_ordering, end_of=end_of):
+        yield
+
+
+@bug("a leader that was started again goes on with its segment", _is_led)
+def restarted_leader_goes_on() -> Iterator[None]:
+    plain = Replicas._take_role
+
+    def take_role(self: Replicas, replica: Replica, scope: Scope, *, new: bool) -> None:
+        plain(self, replica, scope, new=new or replica.spec.ordering == "leader")
+
+    with swap(Replicas, _take_role=take_role):
+        yield
+
+
+@bug("a seal is answered before what was taken earlier is durable", _is_led)
+def seal_overtakes_stores() -> Iterator[None]:
+    async def seal(self: Replica) -> None:
+        if self.state is ReplicaState.OPEN:
+            self.log.stage_seal()
+            self._want_sync()
+
+    with swap(Replica, seal=seal):
+        yield
+
+
+@bug("a member is finished without what it lacks before the end", _is_led)
+def finished_without_settling() -> Iterator[None]:
+    async def settle(self: Replicas, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int]) -> None:
+        replica.release(base, end)
+
+    plain = Replica.finish
+
+    async def finish(self: Replica, end: Slot) -> None:
+        await plain(self, min(end, self.log.durable))
+
+    with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+        yield

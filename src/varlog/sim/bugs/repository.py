@@ -1,0 +1,239 @@
+"""Bugs in the repository: cuts, ends, trims, copies."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+from varlog.base.errors import OutcomeUnknown
+from varlog.base.ids import LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
+from varlog.metadata.election import FencedStore, HeldLeadership
+from varlog.ports import Transaction
+from varlog.repository import opening, service
+from varlog.repository.catalog import Catalog
+from varlog.repository.gathering import Gatherer
+from varlog.repository.orderer import Orderer, Planned
+from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.survey import Survey
+from varlog.sim.bugs.registry import bug, overlapping_cuts_are_cut_off, swap
+from varlog.sim.weather import Weather
+from varlog.storage.verify import Verification
+from varlog.storage.writer import Writer
+from varlog.transport.peer import Request
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+@bug(
+    "a member that has not reported does not hold its stream back",
+    lambda weather: weather.shape.replicas > 1,
+)
+def missing_report_ignored() -> Iterator[None]:
+    def ready_end(self: StreamOrder) -> Slot:
+        if self.stopped or not self.tails:
+            return self.committed
+        return max(self.committed, min(self.tails.values()))
+
+    with swap(StreamOrder, ready_end=ready_end):
+        yield
+
+
+@bug("a cut is announced while it is being persisted")
+def cut_announced_early() -> Iterator[None]:
+    plain = Orderer._persist
+
+    async def announce_and_persist(self: Orderer, planned: Planned) -> None:
+        self._announce([cut for _, cut in planned.cuts])
+        await plain(self, planned)
+
+    with swap(Orderer, _persist=announce_and_persist):
+        yield
+
+
+@bug("a cut is announced though one before it is still being persisted", overlapping_cuts_are_cut_off)
+def cut_announced_out_of_turn() -> Iterator[None]:
+    plain = Orderer._commit
+    planned: list[tuple[Transaction, list[Cut]]] = []
+    persist = Orderer._persist
+
+    async def remember(self: Orderer, new: Planned) -> None:
+        planned.append((new.transaction, [cut for _, cut in new.cuts]))
+        await persist(self, new)
+
+    async def commit_and_announce(self: Orderer, transaction: Transaction) -> None:
+        await plain(self, transaction)
+        for index, (mine, cuts) in enumerate(planned):
+            if mine is transaction:
+                del planned[index]
+                self._announce(cuts)
+                return
+
+    with swap(Orderer, _persist=remember, _commit=commit_and_announce):
+        yield
+
+
+@bug(
+    "a cut whose transaction was not answered is taken to be persisted",
+    lambda weather: weather.shape.shared_store and weather.shape.streams > 1 and weather.faults.outages > 0,
+)
+def unanswered_cut_announced() -> Iterator[None]:
+    plain = Orderer._commit
+
+    async def commit(self: Orderer, transaction: Transaction) -> None:
+        try:
+            await plain(self, transaction)
+        except OutcomeUnknown:
+            return
+
+    with swap(Orderer, _commit=commit):
+        yield
+
+
+@bug("a leader takes over every cut it finds, also one without the one before it", overlapping_cuts_are_cut_off)
+def stray_cut_taken() -> Iterator[None]:
+    def is_stray(self: LogOrder, cut: Cut) -> bool:
+        return False
+
+    with swap(LogOrder, is_stray=is_stray):
+        yield
+
+
+@bug(
+    "a repository that no longer leads goes on writing",
+    lambda weather: weather.shape.repositories > 1,
+)
+def deposed_leader_writes() -> Iterator[None]:
+    async def commit(self: FencedStore, transaction: Transaction) -> bool:
+        return await self._store.commit(transaction)
+
+    async def never(self: HeldLeadership) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with swap(FencedStore, commit=commit), swap(HeldLeadership, wait_lost=never):
+        yield
+
+
+@bug(
+    "a follower numbers the reports it forwards by its own clock, so that old ones look new",
+    lambda weather: weather.shape.repositories > 1,
+)
+def forwarded_as_new() -> Iterator[None]:
+    plain = Gatherer._joined
+
+    def joined(self: Gatherer) -> pb.ForwardedReports:
+        message = plain(self)
+        for report in message.reports:
+            report.sequence = int(self._world.clock.now() * 1000)
+        return message
+
+    with swap(Gatherer, _joined=joined):
+        yield
+
+
+@bug("the history of cuts is dropped once one member has it on disk")
+def history_dropped_early() -> Iterator[None]:
+    def bound_end(self: StreamOrder) -> Slot:
+        return max(self.bound.values(), default=Slot(0))
+
+    with swap(StreamOrder, bound_end=bound_end):
+        yield
+
+
+@bug(
+    "a trim is answered when it is recorded, before the members have it",
+    lambda weather: weather.shape.trims > 0,
+)
+def trim_answered_early() -> Iterator[None]:
+    plain = opening.all_or_first_error
+
+    async def nobody_waits(calls: list[Coroutine[Any, Any, None]], what: str) -> None:
+        if not what.startswith("the trim point"):
+            await plain(calls, what)
+            return
+        for call in calls:
+            task = asyncio.get_running_loop().create_task(call)
+            task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
+
+    with swap(service, all_or_first_error=nobody_waits):
+        yield
+
+
+@bug("the tail is answered from a copy that is refreshed now and then", lambda weather: weather.shape.tails > 0)
+def stale_tail() -> Iterator[None]:
+    copies: dict[tuple[service.Service, int], tuple[float, int]] = {}
+
+    def tail(self: service.Service, request: Request) -> None:
+        now = self._world.clock.now()
+        log = request.message.log
+        copied = copies.get((self, log))
+        if copied is None or now - copied[0] > 1.0:
+            copied = copies[self, log] = (now, self._orderer.order(log).high_watermark)
+        request.reply(pb.TailReply(tail=copied[1], trimmed=self._catalog.log(log).trimmed))
+
+    with swap(service.Service, tail=tail):
+        yield
+
+
+@bug("a log's end is recorded without waiting for the cut that is being made", lambda weather: weather.shape.seals)
+def end_before_the_last_cut() -> Iterator[None]:
+    async def finalize(self: Orderer, log: LogId, stream: StreamId) -> Slot:
+        return self.order(log).finalize(stream)
+
+    with swap(Orderer, finalize=finalize):
+        yield
+
+
+@bug(
+    "a node that registers again is taken for one that does not drain",
+    lambda weather: weather.shape.drains and weather.shape.nodes > weather.shape.replicas,
+)
+def drain_forgotten() -> Iterator[None]:
+    plain = Catalog.register
+
+    async def register(self: Catalog, request: pb.RegisterRequest) -> pb.NodeInfo:
+        for node in self.nodes.values():
+            if node.incarnation == request.incarnation:
+                node.draining = False
+        return await plain(self, request)
+
+    with swap(Catalog, register=register):
+        yield
+
+
+@bug(
+    "a node is a member as soon as it has begun to copy, and nobody looks whether it has anything",
+    lambda weather: weather.shape.rebuilds and weather.shape.nodes > weather.shape.replicas > 1,
+)
+def half_copy_counts() -> Iterator[None]:
+    async def advance(self: Rebuilder, name: ReplicaId, stream: pb.StreamInfo) -> bool:
+        sources = [node for node in self._survey.sources(name, stream) if node != stream.copy.replaces]
+        if sources:
+            await self._links.ask(NodeId(stream.copy.node), Method.COPY, self._request(name, stream, sources))
+            trimmed = self._catalog.log(name.log).trimmed
+            await self._swap_in(name, stream, pb.ReplicaStatus(trimmed_glsn=trimmed))
+        return False
+
+    with swap(Rebuilder, _advance=advance), swap(Survey, _lacks=lambda self, node, name: False):
+        yield
+
+
+@bug(
+    "the files of a copy are never synced, but for the last",
+    lambda weather: weather.shape.rebuilds and weather.shape.file_bytes < 1 << 20 and weather.shape.payload_bytes > 100,
+)
+def copy_not_synced() -> Iterator[None]:
+    async def settle(self: Writer) -> None:
+        self._unsettled = False
+
+    with swap(Writer, _settle=settle):
+        yield
+
+
+def _rots(weather: Weather) -> bool:
+    return weather.faults.cold_rot > 0
+
+
+@bug("a scrub passes over what does not match its checksum", _rots)
+def rot_passed_over() -> Iterator[None]:
+    with swap(Verification, _suspect=lambda self, slot, what: None):
+        yield
