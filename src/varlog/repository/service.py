@@ -277,9 +277,22 @@ class Service:
         if log.sealed or segment.ordering == "cut":
             return segment.end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
         stream = segment.streams[0]
-        name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-        rows = (self._links.row(NodeId(node), name) for node in stream.members)
-        return segment.base - 2 + max((row.uncommitted_llsn_offset for row in rows if row is not None), default=1)
+        return (
+            segment.base
+            - 1
+            + self._reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
+        )
+
+    def _reported(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
+        """How many slots of a stream are committed, as far as its members have told."""
+        rows = (self._links.row(NodeId(node), replica) for node in stream.members)
+        return max((row.uncommitted_llsn_offset - 1 for row in rows if row is not None), default=0)
+
+    def _committed(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
+        known = self._orderer.order(replica.log).stream(replica.stream)
+        if known is not None:
+            return known.committed
+        return stream.end_slot if stream.state == pb.STREAM_FINALIZED else self._reported(replica, stream)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)
@@ -287,7 +300,7 @@ class Service:
             log=replica.log,
             segment=replica.segment,
             stream=replica.stream,
-            committed=known.committed if known is not None else stream.end_slot,
+            committed=self._committed(replica, stream),
             trouble=known.stopped if known is not None else "",
         )
         silent = []
