@@ -293,3 +293,28 @@ def test_a_segment_begins_where_the_last_one_ended() -> None:
     assert cut.segment == 2
     assert ranges(cut) == [(3, 0, 6, 4)]
     assert [commit.binding.glsn for commit in order.missed(StreamId(1), Slot(0))] == [1], "nobody has it on disk yet"
+
+
+def test_who_can_be_given_what_he_missed() -> None:
+    order = make((1, 2))
+    for tail in (3, 5):
+        for node in (1, 2):
+            report(order, node, 1, tail)
+        make_cut(order)
+    stream = StreamId(1)
+    assert all(order.can_catch_up(stream, Slot(slot)) for slot in (0, 3, 5))
+    for node in (1, 2):
+        report(order, node, 1, 5, bound=3)  # the first cut is on both disks, and forgotten
+    assert order.can_catch_up(stream, Slot(3))
+    assert not order.can_catch_up(stream, Slot(0)), "one who lost it on his disk"
+    assert order.can_catch_up(StreamId(9), Slot(0)), "a stream of another segment is not judged"
+
+
+def test_an_ended_stream_gets_a_member_in_the_place_of_one_or_besides() -> None:
+    order = make((1, 2))
+    order.finalize(StreamId(1))
+    order.replace(StreamId(1), NodeId(2), NodeId(3))
+    order.replace(StreamId(1), NodeId(0), NodeId(4))
+    stream = order.stream(StreamId(1))
+    assert stream is not None
+    assert stream.members == (1, 3, 4)

@@ -146,3 +146,22 @@ def test_rot_flips_one_bit() -> None:
     platter.create("f").write(0, bytes(100))
     assert platter.rot()
     assert sum(value.bit_count() for value in tree(platter)["f"]) == 1
+
+
+def test_rot_strikes_what_replicas_have_synced_and_nothing_else() -> None:
+    for seed in range(40):
+        platter = Platter("disk", Random(seed))
+        platter.make_folder("replicas/1.1.1")
+        for name in ("identity", "replicas/1.1.1/0.data", "replicas/1.1.1/free-0.data", "replicas/1.1.1/failed"):
+            content = platter.create(name)
+            content.write(0, b"a" * BLOCK)
+            content.begin_sync()
+            content.end_sync()
+        platter.file("replicas/1.1.1/0.data").write(BLOCK, b"b" * BLOCK)
+        before = tree(platter)
+        where = platter.rot_cold()
+        assert where.startswith("replicas/1.1.1/0.data at ")
+        changed = {path: data for path, data in tree(platter).items() if data != before[path]}
+        assert list(changed) == ["replicas/1.1.1/0.data"]
+        assert changed["replicas/1.1.1/0.data"][BLOCK:] == b"b" * BLOCK, "it is not on disk yet"
+    assert Platter("empty", Random(1)).rot_cold() == ""
