@@ -135,7 +135,7 @@ def test_a_log_is_looked_up_once_and_kept_fresh() -> None:
                 _ = log.capabilities
             await asyncio.gather(*(log.append(b"x") for _ in range(10)))
             assert cluster.calls.count(Method.GET_LOG) == 1
-            assert log.capabilities == {"atomic_batch", "many_writers"}
+            assert log.capabilities == {"atomic_batch", "many_streams", "many_writers"}
             # the stream moves: a change that the watch brings
             cluster.stream(1).members[:] = [2]
             await cluster.nodes[0].stop()

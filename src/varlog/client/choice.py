@@ -48,6 +48,8 @@ class Choice:
 
     def refuse(self, route: StreamRoute, error: VarlogError) -> None:
         """A stream takes no appends, at least for now."""
+        known = self._routes.streams
+        self._refusals = {each: why for each, why in self._refusals.items() if each in known}
         lasts = inf if isinstance(error, Sealed) else REFUSED_SECONDS
         self._refusals[route] = (error, self._world.clock.now() + lasts)
         if isinstance(error, Sealed | NotFound) and self._checking is None:

@@ -236,8 +236,11 @@ class Outlet:
     # ------------------------------------------------------------ from writers
 
     def _changed(self) -> None:
-        for writer in self._writers.values():
+        for route, writer in list(self._writers.items()):
             writer.look()
+            if writer.idle and writer is not self._current and route not in self._context.routes.streams:
+                writer.close()
+                del self._writers[route]
         self.has_room()
 
     def has_room(self) -> None:

@@ -54,6 +54,7 @@ class _Feed:
         self._changed()
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        self._tasks = [task for task in self._tasks if not task.done()]
         self._tasks.append(self._context.scope.spawn(self._guard(work), name=name))
 
     async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -187,10 +188,16 @@ class _Feed:
             reader = self._readers.get(route.id)
             if reader is not None:
                 reader.route = route
+                if self._is_over(route):
+                    del self._readers[route.id]
             elif bounds.stream in (None, route.id):
                 self._later.append(route)
         self._begin_readers()
         self._wake()
+
+    def _is_over(self, route: StreamRoute) -> bool:
+        """Nothing of it is needed any more."""
+        return self._bounds.stream is None and route.until is not None and route.until <= self._merge.next
 
     def _begin_readers(self) -> None:
         """Read what may have the next position; streams that begin later wait, those that ended before never come."""
@@ -199,7 +206,7 @@ class _Feed:
         bounds, merge = self._bounds, self._merge
         later, self._later = self._later, []
         for route in later:
-            if bounds.stream is None and route.until is not None and route.until <= merge.next:
+            if self._is_over(route):
                 continue
             if bounds.stream is None and route.first > merge.known_end:
                 self._later.append(route)

@@ -82,10 +82,20 @@ class Primary:
         A stream that does not know him expects `begin`: before, he sent to streams that have ended.
         """
         self._refuse_closed()
+        self._refuse_undecided(producer)
         table = self._replica.log.producers
         if begin and self._replica.state is ReplicaState.OPEN:
             table.begin(producer, begin)
         return table.next_sequence(producer), table.first_sequence(producer)
+
+    def _refuse_undecided(self, producer: bytes) -> None:
+        """What is stored and not committed may yet turn out not to be in the log: nobody may go on behind it."""
+        log = self._replica.log
+        if self._replica.state is ReplicaState.SEALED:
+            raise Unavailable(f"{self._replica.id} is sealed; where it ends is not known here yet")
+        last = log.producers.find(producer, log.producers.next_sequence(producer) - 1)
+        if last is not None and last[0] + last[1] > log.committed:
+            raise Unavailable(f"the last batch of this producer in {self._replica.id} waits for its place in the order")
 
     def _refuse_closed(self) -> None:
         if self.closed:

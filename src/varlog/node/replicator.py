@@ -73,10 +73,18 @@ class Replicator(Copier):
             if not peer.writable:
                 await peer.drained()
             elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
-                self._peer = None  # nothing overtakes what is being read
-                self._send(peer, *await self._read_back())
+                await self._send_read_back(peer)
             else:
+                self._release()
                 await self._wake.wait()
+
+    async def _send_read_back(self, peer: Peer) -> None:
+        """What is only on disk. An answer that comes meanwhile may send us back: then this is not what comes next."""
+        self._peer = None  # nothing overtakes what is being read
+        start = self._cursor
+        end, body = await self._read_back()
+        if self._cursor == start and self._failure is None:
+            self._send(peer, end, body)
 
     def _wake_if_behind(self) -> None:
         if self._peer is not None and self._is_behind():
@@ -87,6 +95,8 @@ class Replicator(Copier):
     def _push(self) -> None:
         """Send all batches that are in memory, as far as the backup takes them."""
         peer, replica = self._peer, self._replica
+        if peer is not None and not peer.writable:
+            self._wake.set()  # the task waits until it is
         while peer is not None and peer.writable and len(self._in_flight) < STORES_IN_FLIGHT:
             body: list[Buffer] = []
             size, end = 0, self._cursor
@@ -134,8 +144,12 @@ class Replicator(Copier):
     def _release(self) -> None:
         """Tell the backup what is committed, if no STORE has."""
         peer = self._peer
-        if peer is not None and self._told < self._leader.committed and peer.writable:
+        if peer is None or self._told >= self._leader.committed:
+            return
+        if peer.writable:
             self._send(peer, self._cursor, [])
+        else:
+            self._wake.set()
 
     def _request(self, slot: Slot) -> pb.StoreRequest:
         request = super()._request(slot)

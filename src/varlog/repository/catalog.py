@@ -7,11 +7,23 @@ time. What is served to clients is a copy with the present addresses filled in.
 import asyncio
 from collections.abc import Callable, Iterable
 
-from varlog.base.errors import AlreadyExists, Conflict, NotFound, WrongCluster
+from varlog.base.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidArgument,
+    NoSpace,
+    NotFound,
+    Overloaded,
+    TooLarge,
+    WrongCluster,
+)
 from varlog.base.ids import LogId, NodeId
 from varlog.ports import MetadataStore, Random, Transaction
 from varlog.repository import keys
 from varlog.wire.proto import varlog_pb2 as pb
+
+REFUSED = (Conflict, NoSpace, TooLarge, InvalidArgument, Overloaded)
+"""Errors of a change after which it is certain that nothing was changed, and another may succeed."""
 
 
 class Catalog:
@@ -31,6 +43,8 @@ class Catalog:
         self.gone: dict[LogId, list[NodeId]] = {}
         """Removed or never finished logs, with the nodes that may still hold replicas of them."""
         self._names: dict[str, LogId] = {}
+        self.changes = 0
+        """Grows with every change of a log's record."""
 
     async def load(self) -> None:
         """Read everything back; on a new store, found the cluster."""
@@ -262,6 +276,7 @@ class Catalog:
                     delete_ranges=[(prefix, prefix + "~")],
                 )
             )
+            self.changes += 1
             del self.logs[number], self._names[log.name]
             self.gone[number] = nodes
             self._tell()
@@ -282,6 +297,7 @@ class Catalog:
     # ------------------------------------------------------------ within
 
     def _show(self, log: pb.LogInfo) -> None:
+        self.changes += 1
         self.logs[LogId(log.id)] = log
         self._names[log.name] = LogId(log.id)
 

@@ -76,8 +76,9 @@ class Checkup:
         reasons: dict[int, str] = {}
         for held in held_by(self._catalog, number):
             replicas = held.segment.replicas
-            if not held.ended and replicas not in reasons:
-                reasons[replicas] = _no_replacement(replicas, others)
+            needed = replicas if held.segment.ordering == "cut" else held.segment.ack
+            if not held.ended and needed not in reasons:
+                reasons[needed] = _no_replacement(needed, others)
             row = self._links.row(number, held.replica())
             reply.streams.add(
                 log=held.log.name,
@@ -85,7 +86,7 @@ class Checkup:
                 stream=held.stream.id,
                 open=not held.ended,
                 primary=held.stream.members[0] == number,
-                stops=not held.ended and bool(reasons[replicas]),
+                stops=not held.ended and bool(reasons[needed]),
                 copies_left=sum(
                     self._is_complete(held, NodeId(each)) for each in held.stream.members if each in others
                 ),
@@ -104,8 +105,10 @@ class Checkup:
 
     def _end(self, held: Held) -> int:
         """Every whole copy has the slots before this one."""
+        if held.ended:
+            return held.stream.end_slot
         known = self._orderer.order(LogId(held.log.id)).stream(StreamId(held.stream.id))
-        return held.stream.end_slot if held.ended or known is None else known.committed
+        return known.committed if known is not None else self._links.reported(held.replica(), held.stream)
 
     def _is_empty(self, held: Held) -> bool:
         """Whether it has no entry, or has ended and all it had is trimmed."""

@@ -119,6 +119,11 @@ class NodeLinks:
         link = self._links.get(node)
         return link.rows.get(replica) if link is not None else None
 
+    def reported(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
+        """How many slots of a stream are committed, as far as its members have told."""
+        rows = (self.row(NodeId(node), replica) for node in stream.members)
+        return max((row.uncommitted_llsn_offset - 1 for row in rows if row is not None), default=0)
+
     def lacks(self, node: NodeId, replica: ReplicaId) -> bool:
         """It has listed all it has, and that is not among it."""
         link = self._links.get(node)
@@ -198,6 +203,7 @@ class NodeLinks:
             link.volumes = list(report.volumes)
             link.scrub = report.scrub
             link.listed = dict.fromkeys(map(_replica_of, report.uncommit_reports))
+            link.rows = {name: row for name, row in link.rows.items() if name in link.listed}
         self._take(link.node, link, report)
 
     def forwarded(self, report: pb.GetReportResponse) -> None:

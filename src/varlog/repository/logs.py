@@ -2,13 +2,13 @@
 
 import asyncio
 
-from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, NoSpace, Sealed, Unsupported
+from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed, Unsupported
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
 from varlog.base.names import check_name
 from varlog.core.ordering.leader import default_ack
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
-from varlog.repository.catalog import Catalog
+from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
@@ -157,7 +157,7 @@ class Logs:
             await self._orderer.close(number)
             try:
                 await self._catalog.remove_log(log)
-            except (NoSpace, Conflict):
+            except REFUSED:
                 # After any other error the store may have the change: then no cut may be made in this life.
                 self._orderer.reopen(number)
                 raise

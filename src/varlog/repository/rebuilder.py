@@ -18,7 +18,7 @@ from varlog.base.errors import AlreadyExists, Conflict, NoSpace, NotFound, Repli
 from varlog.base.ids import LogId, NodeId, ReplicaId, Slot
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
-from varlog.repository.catalog import Catalog
+from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
 from varlog.repository.survey import LOOK_S, Survey
@@ -119,7 +119,7 @@ class Rebuilder:
 
         try:
             await self._catalog.change_log(name.log, work)
-        except (Conflict, NoSpace, NotFound):
+        except (*REFUSED, NotFound):
             self._not_before[name] = self._clock.now() + PAUSE_S
             return False
         return True

@@ -19,11 +19,11 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from varlog.base.errors import Conflict, NoSpace, Unavailable
+from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, Slot, StreamId
 from varlog.core.placement import Candidate, place_streams
 from varlog.ports import Clock
-from varlog.repository.catalog import Catalog
+from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
@@ -160,7 +160,7 @@ class Reconfigurer:
                 ends[stream] = await self._orderer.finalize(number, stream)
             until = order.high_watermark + 1
             changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
-        except (Conflict, NoSpace):
+        except REFUSED:
             # After any other error the store may have the change: then they must not go on.
             for stream in ending:
                 self._orderer.resume(number, stream)

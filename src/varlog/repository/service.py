@@ -7,7 +7,15 @@ half way: what the store has and what memory shows must not part.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from varlog.base.errors import NotWritten, OutcomeUnknown, Unavailable, VarlogError
+from varlog.base.errors import (
+    NotFound,
+    NotWritten,
+    OutcomeUnknown,
+    Timeout,
+    Unavailable,
+    VarlogError,
+    WrongWriter,
+)
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
@@ -29,6 +37,9 @@ from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
+LED_TAIL_S = 2.0
+"""So long a question for the tail waits for a log's leader, or for the next one."""
+LED_PAUSE_S = 0.02
 ROLE = "leader"
 """Of the repository on an embedded store, which is the only one."""
 
@@ -200,13 +211,25 @@ class Service:
 
     async def _tail_by_leader(self, request: Request) -> None:
         """The leader knows. That nobody had followed it is certain if we still lead after it has answered (I10)."""
-        log = self._catalog.log(request.message.log)
-        tail = await self._led_tail(log)
-        await self._freshness.confirmed()
-        now = self._catalog.log(request.message.log)
-        if now.chain[-1].epoch != log.chain[-1].epoch or now.sealed:
-            raise Unavailable("the log has begun another segment meanwhile; ask again")
-        request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed))
+        clock = self._world.clock
+        deadline = clock.now() + LED_TAIL_S
+        while True:
+            log = self._catalog.log(request.message.log)
+            if log.sealed or log.chain[-1].ordering == "cut":
+                self._fresh(self._tail_by_cut)(request)
+                return
+            try:
+                tail = await self._led_tail(log)
+            except (Unavailable, NotFound, WrongWriter, Timeout) as error:
+                if clock.now() > deadline:
+                    raise Unavailable(f"the leader of log {log.name!r} does not answer: {error.message}") from error
+            else:
+                await self._freshness.confirmed()
+                now = self._catalog.log(request.message.log)
+                if now.chain[-1].epoch == log.chain[-1].epoch and not now.sealed:
+                    request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed))
+                    return
+            await clock.sleep(LED_PAUSE_S)  # it is being replaced, or just was
 
     async def _led_tail(self, log: pb.LogInfo) -> int:
         segment = log.chain[-1]
@@ -280,19 +303,14 @@ class Service:
         return (
             segment.base
             - 1
-            + self._reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
+            + self._links.reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
         )
-
-    def _reported(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
-        """How many slots of a stream are committed, as far as its members have told."""
-        rows = (self._links.row(NodeId(node), replica) for node in stream.members)
-        return max((row.uncommitted_llsn_offset - 1 for row in rows if row is not None), default=0)
 
     def _committed(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
         known = self._orderer.order(replica.log).stream(replica.stream)
         if known is not None:
             return known.committed
-        return stream.end_slot if stream.state == pb.STREAM_FINALIZED else self._reported(replica, stream)
+        return stream.end_slot if stream.state == pb.STREAM_FINALIZED else self._links.reported(replica, stream)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)

@@ -37,6 +37,8 @@ class Survey:
         self._links = links
         self._rebuild_s = rebuild_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._copied_at = -1
+        self._being_copied: list[pb.StreamInfo] = []
         self._lacking: dict[tuple[ReplicaId, NodeId], float] = {}
         """Since when a member does not list its replica."""
         self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
@@ -56,6 +58,13 @@ class Survey:
                 for stream in segment.streams:
                     if stream.state == pb.STREAM_FINALIZED:
                         yield ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id)), stream
+
+    def _copied(self) -> list[pb.StreamInfo]:
+        """Streams of which a copy is under way: few among many, looked for once after every change."""
+        if self._copied_at != self._catalog.changes:
+            self._copied_at = self._catalog.changes
+            self._being_copied = [stream for _, stream in self.ended() if stream.HasField("copy")]
+        return self._being_copied
 
     def avoid(self, name: ReplicaId, node: NodeId, seconds: float) -> None:
         """A copy was given up there."""
@@ -106,7 +115,7 @@ class Survey:
 
     def sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
         """Members that have all of it, those that few copies read from first."""
-        busy = [copied for _, each in self.ended() if each.HasField("copy") for copied in each.members]
+        busy = [member for each in self._copied() for member in each.members]
         connected = dict.fromkeys(self._links.connected())
         found = []
         for node in map(NodeId, stream.members):
@@ -119,7 +128,7 @@ class Survey:
 
     def choose(self, name: ReplicaId, stream: pb.StreamInfo, lost: NodeId, *, only_fit: bool) -> NodeId | None:
         """The node to copy to, if there is one, and not too much is copied already."""
-        under_way = [each.copy.node for _, each in self.ended() if each.HasField("copy")]
+        under_way = [each.copy.node for each in self._copied()]
         if len(under_way) >= COPIES_AT_ONCE:
             return None
         row = self._links.row(lost, name)

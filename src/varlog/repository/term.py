@@ -8,10 +8,10 @@ truth from the store. What a term writes is fenced, so one that is over can neit
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from varlog.base.errors import InvalidArgument, NoSpace, NotLeader, Overloaded, TooLarge, VarlogError
+from varlog.base.errors import NotLeader, VarlogError
 from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
-from varlog.repository.catalog import Catalog
+from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.freshness import Freshness
@@ -25,9 +25,6 @@ from varlog.repository.roller import Roller
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers
-
-HARMLESS = (NoSpace, TooLarge, InvalidArgument, Overloaded)
-"""Errors of a commit after which it is certain that nothing was changed, and another may succeed."""
 
 
 class Term:
@@ -124,7 +121,7 @@ class _Watched:
             raise NotLeader(f"this repository has stopped leading: {self._failed.message}")
         try:
             return await self._store.commit(transaction)
-        except HARMLESS:
+        except REFUSED:
             raise
         except VarlogError as error:
             self._failed = error
