@@ -183,6 +183,8 @@ def test_where_a_query_begins(log: varlog.sync.Log, options: Options) -> None:
         reader.stop()
     with pytest.raises(NotWritten, match="beyond the tail"):
         streaming(options, start=33).initialOffset()
+    with pytest.raises(NotFound, match="no log named 'nothing'"):
+        streaming(options, log="nothing").initialOffset()
     with pytest.raises(InvalidArgument, match="'stop' is for batch reads"):
         streaming(options, stop=9)
 

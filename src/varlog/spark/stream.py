@@ -41,8 +41,12 @@ class _Open:
     def __init__(self, options: Options) -> None:
         self.cluster = sync.connect(options.cluster, timeout=options.timeout)
         self.cluster.__enter__()
-        self.log = self.cluster.log(options.log)
-        self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log.info().id}
+        try:
+            self.log = self.cluster.log(options.log)
+            self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log.info().id}
+        except BaseException:
+            self.cluster.close()
+            raise
         self._end = 0
         self._asked_at = 0.0
 
