@@ -9,6 +9,7 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, se
 
 import varlog
 from varlog.base.errors import InvalidArgument, Sealed, Unavailable, WrongWriter
+from varlog.client.outlet import producer_id
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -216,5 +217,62 @@ def test_a_backup_that_lacks_what_was_trimmed_makes_the_leader_ask_for_another_s
                 assert info.chain[1].base == 14
                 await handle.append(b"b")
                 assert [entry.payload async for entry in handle.subscribe(14, wait=False)] == [b"b"]
+
+    run(story())
+
+
+def test_nobody_goes_on_behind_a_batch_that_is_not_decided(tmp_path: Path) -> None:
+    """The old leader has it alone and does not hear of its end: what it tells of the producer must not count it."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            leader, *backups = log.chain[0].streams[0].members
+            peer = await cluster.to_node(leader)
+            name = producer_id("etl")
+            assert (await append(peer, log, batch(b"a", producer=name))).message.glsn == 1
+            for backup in backups:
+                other = await cluster.to_node(backup)
+                await other.call(Method.SEAL, pb.SealRequest(replica=replica(log)), timeout=TIMEOUT_S)
+            lost = asyncio.create_task(append(peer, log, batch(b"lost", producer=name, sequence=1)))
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                info = await next_segment(handle, 2)
+                assert info.chain[0].end == 2
+                async with handle.producer(id="etl") as producer:
+                    assert producer.next_sequence == 1
+                    await (await producer.send_batch([b"b"]))
+                assert [entry.payload async for entry in handle.subscribe(1, wait=False)] == [b"a", b"b"]
+            with pytest.raises(Sealed):
+                await lost
+
+    run(story())
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_member_that_lost_its_replica_is_replaced(tmp_path: Path, place: int) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=200) as cluster:
+            log = await create(cluster)
+            peer = await cluster.to_node(log.chain[0].streams[0].members[place])
+            await peer.call(Method.DROP, pb.DropRequest(replica=replica(log)), timeout=TIMEOUT_S)
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                await next_segment(client.log("orders"), 2)
+                assert (await client.log("orders").append(b"x")).glsn <= 2
+
+    run(story())
+
+
+def test_a_tail_is_waited_for_while_the_leader_is_replaced(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=200) as cluster:
+            log = await create(cluster)
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                await handle.append(b"a")
+                await cluster.stop_node(log.chain[0].streams[0].members[0])
+                assert await handle.tail() == 1
+                check = await client.check_node(log.chain[0].streams[0].members[1])
+                assert not any(stream.empty for stream in check.streams if stream.segment == 1)
 
     run(story())

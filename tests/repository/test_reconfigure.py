@@ -2,12 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers import run, servers
 
 import varlog
-from varlog.base.errors import Conflict, InvalidArgument, Sealed, Unavailable, Unsupported
+from varlog.base.errors import Conflict, InvalidArgument, Overloaded, Sealed, Unavailable, Unsupported
+from varlog.ports import MetadataStore, Transaction
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -217,3 +219,44 @@ def test_a_numbered_batch_of_an_earlier_segment_is_recognised() -> None:
             assert await log.tail() == 3
 
     run(story())
+
+
+def test_streams_go_on_after_a_change_that_the_store_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await cluster.create_log()
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                handle = client.log("orders")
+                await handle.append(b"a")
+                assert cluster.repository is not None
+                catalog = cluster.repository.catalog
+                store = catalog._store
+                catalog._store = refusing = Refusing(store, at=2)  # the first reserves the new streams
+                peer = await cluster.to_repository()
+                with pytest.raises(Overloaded):
+                    await peer.call(
+                        Method.RECONFIGURE_LOG, pb.ReconfigureLogRequest(log=log.id, roll=True), timeout=10.0
+                    )
+                assert refusing.commits == 2
+                catalog._store = store
+                assert (await handle.append(b"b")).glsn == 2
+
+    run(story())
+
+
+class Refusing:
+    """A store that takes one commit less, and says so."""
+
+    def __init__(self, store: MetadataStore, at: int) -> None:
+        self._store = store
+        self._at = at
+        self.commits = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def commit(self, transaction: Transaction) -> bool:
+        self.commits += 1
+        if self.commits == self._at:
+            raise Overloaded("too much at once", 100)
+        return await self._store.commit(transaction)
