@@ -26,6 +26,8 @@ from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
+COPY_LOOK_S = 0.05
+"""How often a node that copies is asked how far it is."""
 MOST_FAILURES = 20
 """So often asking how far a copy is may fail, without progress in between, before another node is tried."""
 PAUSE_S = 1.0
@@ -149,7 +151,7 @@ class Rebuilder:
                 if failures >= MOST_FAILURES:
                     await self._give_up(name, stream.copy)
                     return
-                await self._clock.sleep(LOOK_S)
+                await self._clock.sleep(LOOK_S if failures else COPY_LOOK_S)
             if name.log not in self._catalog.logs:
                 await self._links.drop_of_gone(target, name)
         finally:
