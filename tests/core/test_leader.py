@@ -49,3 +49,9 @@ def test_an_end_loses_nothing_acknowledged_and_some_sealed_member_has_all_of_it(
         for sealed in combinations(tails, count):
             end = leader.end_of(slots(*sealed), members, ack)
             assert acknowledged <= end <= max(sealed)
+
+
+def test_the_leader_knows_best_what_it_has_acknowledged() -> None:
+    assert leader.end_of(slots(12), members=2, ack=2, acknowledged=Slot(8)) == 8, "the rest was never acknowledged"
+    assert leader.end_of(slots(12, 10), members=3, ack=2, acknowledged=Slot(8)) == 10, "two have it: it may stay"
+    assert leader.end_of(slots(12, 8), members=3, ack=2, acknowledged=Slot(11)) == 11, "with the silent one"

@@ -67,7 +67,12 @@ class Leader:
             self._changed(self._replica)
 
     def _look(self) -> None:
-        """Our own disk has everything that we commit: what we answer we can show."""
+        """Our own disk has everything that we commit: what we answer we can show.
+
+        Once sealed we commit no more: where the segment ends is told by how far we were.
+        """
+        if self._replica.log.sealed:
+            return
         durable = self._replica.log.durable
         upto = min(durable, ordering.committed((durable, *self._tails.values()), self._ack))
         if upto > self.committed and self.base is not None:

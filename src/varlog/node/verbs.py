@@ -159,7 +159,9 @@ class Verbs:
         assert isinstance(message, pb.SealRequest)
         replica = self._find(message.replica)
         await replica.seal()
-        request.reply(replica.status())
+        status = replica.status()
+        status.leads = replica.leads in (pb.LEADS, pb.LEADS_WAITING)
+        request.reply(status)
 
     async def digest(self, request: Request) -> None:
         message = request.message

@@ -122,7 +122,7 @@ class NodeLinks:
     def reported(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
         """How many slots of a stream are committed, as far as its members have told."""
         rows = (self.row(NodeId(node), replica) for node in stream.members)
-        return max((row.uncommitted_llsn_offset - 1 for row in rows if row is not None), default=0)
+        return max(0, *(row.uncommitted_llsn_offset - 1 for row in rows if row is not None), 0)
 
     def lacks(self, node: NodeId, replica: ReplicaId) -> bool:
         """It has listed all it has, and that is not among it."""

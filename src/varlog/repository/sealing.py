@@ -4,6 +4,9 @@
               2  sealed, has 10       can acknowledge nothing more. It may have what member 1 has, so that
               3  silent               may have been acknowledged: the segment ends behind slot 11.
 
+If the leader itself answers, it says how far it has acknowledged, and the segment ends there or behind what W
+members have.
+
 All are asked at once. Enough answers are enough, but every other one can only make the end a nearer one: what lies
 between was never acknowledged, and whoever has it may be lost before the others got it. So those that are connected
 are given a moment. What a sealed segment holds does not change any more: asking again after a failure gives an end
@@ -61,6 +64,8 @@ class _Sealing:
         self._quorum = leader.seal_quorum(len(self._members), self._ack)
         self._tails: dict[NodeId, Slot] = {}
         self._refusals: dict[NodeId, str] = {}
+        self._acknowledged: Slot | None = None
+        """By the leader, if that has answered."""
         self._enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -75,7 +80,7 @@ class _Sealing:
             raise Unavailable(self._too_few()) from error
         finally:
             await scope.close()
-        return leader.end_of(list(self._tails.values()), len(self._members), self._ack)
+        return leader.end_of(list(self._tails.values()), len(self._members), self._ack, self._acknowledged)
 
     async def _wait_for_the_rest(self, clock: Clock) -> None:
         try:
@@ -92,6 +97,8 @@ class _Sealing:
         else:
             assert isinstance(status, pb.ReplicaStatus)
             self._tails[node] = Slot(status.contiguous)
+            if status.leads:
+                self._acknowledged = Slot(status.committed)
         answered = len(self._tails) + len(self._refusals) == len(self._members)
         if answered and not self._all.done():
             self._all.set_result(None)

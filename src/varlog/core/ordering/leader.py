@@ -9,7 +9,8 @@
 There is one writer in the life of a segment, so every member has a beginning of the same sequence and nothing
 has to be compared. A new writer is a new segment. Before it begins, the old segment is sealed on so many members
 that no W of the others are left to acknowledge anything (`seal_quorum`), and ends behind the last slot that may
-have been acknowledged (`end_of`): one that W members have, counting those that stay silent as having it.
+have been acknowledged (`end_of`): one that W members have, counting those that stay silent as having it. If the
+leader itself is sealed it knows better, for it acknowledges nothing more.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,8 +35,14 @@ def committed(tails: Iterable[Slot], ack: int) -> Slot:
     return ordered[ack - 1] if len(ordered) >= ack else Slot(0)
 
 
-def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
-    """One past the last slot that may have been acknowledged; `tails` are those of the members that are sealed."""
+def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | None = None) -> Slot:
+    """One past the last slot that may have been acknowledged; `tails` are those of the members that are sealed.
+
+    `acknowledged`: what the leader itself has, if it is among them. Nobody else acknowledges, so nothing beyond
+    that counts but what is on enough members anyway.
+    """
     silent = members - len(tails)
     invariant(len(tails) >= seal_quorum(members, ack), "too few are sealed to tell", sealed=len(tails), ack=ack)
+    if acknowledged is not None:
+        return max(acknowledged, committed(tails, ack))
     return sorted(tails, reverse=True)[ack - silent - 1]

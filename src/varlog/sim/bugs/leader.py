@@ -7,6 +7,7 @@ from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
+from varlog.repository import sealing
 from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
@@ -26,21 +27,21 @@ def leader_acks_alone() -> Iterator[None]:
         yield
 
 
-@bug("a segment ends by the word of one member, however many there are", _is_led)
+@bug("a segment ends by the word of the first member that answers", _is_led)
 def seal_quorum_too_small() -> Iterator[None]:
     def seal_quorum(members: int, ack: int) -> int:
         return 1
 
-    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+    def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | None = None) -> Slot:
         return max(tails)
 
-    with swap(leader_ordering, seal_quorum=seal_quorum, end_of=end_of):
+    with swap(leader_ordering, seal_quorum=seal_quorum, end_of=end_of), swap(sealing, GRACE_S=0.0):
         yield
 
 
 @bug("what silent members may have is not counted when a segment ends", _is_led)
 def silent_members_have_nothing() -> Iterator[None]:
-    def end_of(tails: Sequence[Slot], members: int, ack: int) -> Slot:
+    def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | None = None) -> Slot:
         return leader_ordering.committed(tails, ack)
 
     with swap(leader_ordering, end_of=end_of):

@@ -81,20 +81,22 @@ class Binding(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn")
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "leads")
     STATE_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
     state: ReplicaState
     contiguous: int
     committed: int
     trimmed: int
     high_watermark: int
     trimmed_glsn: int
-    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ...) -> None: ...
+    leads: bool
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
