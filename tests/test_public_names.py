@@ -16,7 +16,7 @@ NAMES = LISTED.split()
 
 METHODS = {
     "Cluster": "check_node close create_log drain_node log logs nodes remove_log remove_node scrub_node status",
-    "Log": "append append_batch capabilities find info name producer read retry seal subscribe tail trim",
+    "Log": "append append_batch capabilities find info name producer read reconfigure retry seal subscribe tail trim",
     "Producer": "abort close flush next_sequence open send send_batch",
     "Subscription": "aclose batches runs",
     "ReadBatch": "count entries first headers keys last nbytes payloads slot stream time time_us to_arrow",

@@ -20,6 +20,9 @@ def fill(log: varlog.sync.Log) -> list[range]:
     return [range(ack.first, ack.last + 1) for ack in acks]
 
 
+MOST_AUDITS = 20
+
+
 def test_a_log_that_is_whole_and_one_that_is_not(
     spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, options: Options
 ) -> None:
@@ -38,10 +41,8 @@ def test_a_log_that_is_whole_and_one_that_is_not(
     (fault,) = audit(spark, options).faults
     assert (fault.first, fault.stop) == (hurt.start, hurt.stop)
     assert "checksum" in fault.what
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(b"e")
-    assert audit(spark, options).faults == ()
+    mended = (not audit(spark, options).faults for _ in range(MOST_AUDITS))  # the node makes its copy anew
+    assert any(mended)
 
 
 def copies_with(servers: RealCluster, log: varlog.sync.Log, text: bytes) -> list[Path]:

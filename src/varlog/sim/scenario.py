@@ -344,13 +344,17 @@ class Scenario:
 
     async def _await_rebuilt(self, admin: Process) -> None:
         """Until every stream that has ended has all its replicas again, where that can be, or time is up."""
-        deadline = self.loop.now + BOUND_SECONDS
+        began = self.loop.now
+        deadline = began + BOUND_SECONDS
         while self.loop.now < deadline:
             self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
             reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
             assert isinstance(reply, pb.StatusReply)
             states = {(each.log, each.stream): list(each.replicas) for log in reply.logs for each in log.streams}
             self.excuses.replicas = states
+            stored = sum(each.stored_bytes for replicas in states.values() for each in replicas)
+            copying = stored / self.shape.copy_bytes_per_s  # at most, however slow copies are
+            deadline = max(deadline, began + BOUND_SECONDS + copying)
             if all(
                 self.excuses.thin(info, stream)
                 or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))

@@ -11,9 +11,8 @@ from varlog.node.copier import Copier
 from varlog.node.primary import Primary
 from varlog.node.replica import Batches, Done, Replica
 from varlog.node.takeback import TakeBack
-from varlog.node.verbs import Verbs
 from varlog.repository.links import NodeLinks
-from varlog.sim.bugs.registry import bug, leaves_last_words, loses_power, swap
+from varlog.sim.bugs.registry import bug, loses_power, swap
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.transport.peer import Reply
@@ -107,12 +106,6 @@ def primary_asks_nobody() -> Iterator[None]:
         return Slot(status.contiguous)
 
     with swap(TakeBack, run=run), swap(Copier, _judge=judge):
-        yield
-
-
-@bug("a backup takes what was on its way from an earlier life of its primary", leaves_last_words)
-def older_writer_taken() -> Iterator[None]:
-    with swap(Verbs, _shut_out=lambda self, replica, writer: None):
         yield
 
 

@@ -61,13 +61,6 @@ def loses_power(weather: Weather, replicas: int) -> bool:
     return faults.power_loss > 0 and faults.node_crashes + faults.snipes > 0 and weather.shape.replicas >= replicas
 
 
-def leaves_last_words(weather: Weather) -> bool:
-    """Primaries die, what they sent last arrives late, and their streams are not replaced before they are back."""
-    faults, shape = weather.faults, weather.shape
-    dies = faults.node_crashes + faults.snipes > 0 and shape.replicas >= 2
-    return dies and weather.network.stragglers > 0 and shape.lost_ms >= 300
-
-
 def overlapping_cuts_are_cut_off(weather: Weather) -> bool:
     """Several cuts are under way at once, of several streams, and leaders lose the lead."""
     faults, shape = weather.faults, weather.shape
