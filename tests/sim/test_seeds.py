@@ -30,6 +30,12 @@ ONCE_FAILED: dict[int, str] = {
     14: "a copy was begun into the folder of one that was complete and could not be opened (I14)",
     144: "rot in what a copy begins with was not looked for (I1)",
     2076: "a producer's batches were overtaken on another stream (lanes)",
+    33: "a complete copy was taken for a half one after a loss of power: the end of its mark was not synced (I14)",
+    278: "under a leader, a time was looked for at a backup that was behind (find)",
+    359: "a named producer moved to another stream before its last batches were answered (I2, I4)",
+    2212: "what one node alone had of a led segment, never acknowledged, was part of the log and then gone (I1, I14)",
+    2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
+    2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 
 

@@ -362,8 +362,21 @@ class Scenario:
                 for stream in streams_of(info)
                 if stream.state == pb.STREAM_FINALIZED
             ) and not self.excuses.not_moved(self.infos):
-                return
+                break
             await admin.clock.sleep(0.5)
+        await self._await_bound(admin)
+
+    async def _await_bound(self, admin: Process) -> None:
+        """Until the backups of led streams have what is committed, on their disks too, or time is up."""
+        deadline = self.loop.now + BOUND_SECONDS
+        while self.loop.now < deadline:
+            reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
+            assert isinstance(reply, pb.StatusReply)
+            streams = [stream for log in reply.logs for stream in log.streams]
+            if all(each.contiguous >= stream.committed for stream in streams for each in stream.replicas):
+                break
+            await admin.clock.sleep(0.5)
+        await admin.clock.sleep(1.0)  # positions that came last are written after a short idle
 
     def _expect_replicas(self, known: Expectation, info: pb.LogInfo, number: int) -> None:
         stream = next(stream for stream in streams_of(info) if stream.id == number)

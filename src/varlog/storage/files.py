@@ -97,6 +97,9 @@ class Files:
     def __len__(self) -> int:
         return len(self._files)
 
+    def __contains__(self, file: object) -> bool:
+        return file in self._files
+
     def __getitem__(self, number: int) -> DataFile:
         return self._files[number]
 

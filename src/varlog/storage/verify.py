@@ -131,6 +131,8 @@ class Verification:
             if not file.matches(summary):
                 raise Corrupt("the sidecar is that of another file")
         except _FAILED:
+            if file not in self._files:
+                return  # it was trimmed away meanwhile
             columns = await self._files.rebuild(file)
             file.columns = columns if file.columns is None else file.columns
 
