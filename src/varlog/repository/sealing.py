@@ -34,7 +34,7 @@ async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple
     """Seal the last segment: where its streams end, and one past its last position; `Unavailable` if too few answer."""
     segment = log.chain[-1]
     (stream,) = segment.streams
-    sealing = _Sealing(links, ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), segment, stream)
+    sealing = Sealing(links, ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), segment, stream)
     end = await sealing.run(clock)
     return {StreamId(stream.id): end}, segment.base + end
 
@@ -53,7 +53,7 @@ def refuse_unsealable(links: NodeLinks, log: pb.LogInfo) -> None:
             )
 
 
-class _Sealing:
+class Sealing:
     """Of one stream."""
 
     def __init__(self, links: NodeLinks, name: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> None:
@@ -93,12 +93,22 @@ class _Sealing:
         try:
             status = await self._links.ask(node, Method.SEAL, pb.SealRequest(replica=name))
         except VarlogError as error:
-            self._refusals[node] = error.message
+            self._refused(node, error.message)
         else:
             assert isinstance(status, pb.ReplicaStatus)
-            self._tails[node] = Slot(status.contiguous)
-            if status.leads:
-                self._acknowledged = Slot(status.committed)
+            self._sealed(node, Slot(status.contiguous), Slot(status.committed) if status.leads else None)
+
+    def _refused(self, node: NodeId, why: str) -> None:
+        self._refusals[node] = why
+        self._look()
+
+    def _sealed(self, node: NodeId, tail: Slot, acknowledged: Slot | None) -> None:
+        self._tails[node] = tail
+        self._acknowledged = acknowledged if acknowledged is not None else self._acknowledged
+        self._look()
+
+    def _look(self) -> None:
+        """Is it enough?"""
         answered = len(self._tails) + len(self._refusals) == len(self._members)
         if answered and not self._all.done():
             self._all.set_result(None)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from varlog.base.ids import Glsn, Slot
+from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
 from varlog.repository import sealing
+from varlog.repository.links import slots_of
+from varlog.repository.sealing import Sealing
 from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
@@ -81,4 +83,17 @@ def finished_without_settling() -> Iterator[None]:
         await plain(self, min(end, self.log.durable))
 
     with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+        yield
+
+
+@bug("a segment ends by what its members reported last: nobody is sealed before that is decided", _is_led)
+def end_without_a_fence() -> Iterator[None]:
+    async def seal(self: Sealing, node: NodeId) -> None:
+        row = self._links.row(node, self._name)
+        if row is None:
+            self._refused(node, "it has not reported")
+        else:
+            self._sealed(node, slots_of(row), None)
+
+    with swap(Sealing, _seal=seal):
         yield
