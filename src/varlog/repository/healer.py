@@ -29,8 +29,6 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
 """How often it is looked whether something is missing."""
-LACKING_S = 5.0
-"""How long a node may list all it has without a replica before that counts as lost."""
 PAUSE_S = 1.0
 """After a log could not be healed, before it is tried again."""
 
@@ -60,8 +58,6 @@ class Healer:
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
-        self._lacking: dict[tuple[NodeId, ReplicaId], float] = {}
-        """Since when a member does not list its replica."""
         self._draining: dict[NodeId, None] = {}
         """As of the last look."""
 
@@ -146,14 +142,6 @@ class Healer:
             if any(NodeId(node) in self._draining for node in stream.members)
         ]
 
-    def _lacks(self, node: NodeId, replica: ReplicaId) -> bool:
-        """It lists all it has, time and again, without this one: a disk of it was lost."""
-        if not self._links.lacks(node, replica):
-            self._lacking.pop((node, replica), None)
-            return False
-        now = self._clock.now()
-        return now - self._lacking.setdefault((node, replica), now) >= LACKING_S
-
     def _members(self, log: pb.LogInfo, *, urgent: bool) -> int:
         """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
         free = candidates(self._catalog, self._links)
@@ -178,7 +166,7 @@ class Healer:
         """Its replica has failed; or was sealed for a change that was not carried out; or was to lead, and cannot."""
         row = self._links.row(node, replica)
         if row is None:
-            return self._lacks(node, replica)
+            return self._absences.lacks(node, replica)
         if is_hurt(row) or row.state == pb.REPLICA_SEALED or row.leads == pb.LEADS_NO_MORE:
             return True
         committed = Slot(row.uncommitted_llsn_offset - 1)

@@ -23,8 +23,6 @@ COPIES_AT_ONCE = 8
 """In the whole cluster."""
 COPIES_PER_NODE = 2
 """On one node, to be written there."""
-LACKING_S = 5.0
-"""How long a node that is a member may list all it has without a replica before that counts as lost."""
 
 
 class Survey:
@@ -39,8 +37,6 @@ class Survey:
         self._absences = Absences(clock, catalog, links, LOOK_S)
         self._copied_at = -1
         self._being_copied: list[pb.StreamInfo] = []
-        self._lacking: dict[tuple[ReplicaId, NodeId], float] = {}
-        """Since when a member does not list its replica."""
         self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
         """Until when a node is not chosen for a stream, unless it is the only one."""
 
@@ -49,7 +45,6 @@ class Survey:
         self._absences.look()
         now, ended = self._clock.now(), dict(self.ended())
         self._avoid = {key: until for key, until in self._avoid.items() if until > now}
-        self._lacking = {key: since for key, since in self._lacking.items() if key[0] in ended}
         return ended
 
     def ended(self) -> Iterator[tuple[ReplicaId, pb.StreamInfo]]:
@@ -77,15 +72,7 @@ class Survey:
         row = self._links.row(node, name)
         if row is not None and (is_hurt(row) or not (self._settles(name) or self._can_finish(name, row, end))):
             return True
-        return self._lacks(node, name) or self._absences.is_lost(node, self._rebuild_s)
-
-    def _lacks(self, node: NodeId, name: ReplicaId) -> bool:
-        """A disk of it was lost, and with it this replica: it lists all it has, time and again, without it."""
-        if not self._links.lacks(node, name):
-            self._lacking.pop((name, node), None)
-            return False
-        now = self._clock.now()
-        return now - self._lacking.setdefault((name, node), now) >= LACKING_S
+        return self._absences.lacks(node, name) or self._absences.is_lost(node, self._rebuild_s)
 
     def _can_finish(self, name: ReplicaId, row: pb.LogStreamUncommitReport, end: int) -> bool:
         """Whether it has all positions, or those it lacks are still remembered."""
@@ -132,7 +119,7 @@ class Survey:
         if len(under_way) >= COPIES_AT_ONCE:
             return None
         row = self._links.row(lost, name)
-        known = row is not None or self._lacks(lost, name)
+        known = row is not None or self._absences.lacks(lost, name)
         here = known and lost in self._links.connected() and under_way.count(lost) < COPIES_PER_NODE
         if here and row is not None and row.damage and (name, lost) not in self._avoid:
             return lost

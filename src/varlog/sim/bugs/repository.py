@@ -10,11 +10,11 @@ from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.ports import Transaction
 from varlog.repository import opening, service
+from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.gathering import Gatherer
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
-from varlog.repository.survey import Survey
 from varlog.sim.bugs.registry import bug, overlapping_cuts_are_cut_off, swap
 from varlog.sim.weather import Weather
 from varlog.storage.verify import Verification
@@ -213,7 +213,7 @@ def half_copy_counts() -> Iterator[None]:
             await self._swap_in(name, stream, pb.ReplicaStatus(trimmed_glsn=trimmed))
         return False
 
-    with swap(Rebuilder, _advance=advance), swap(Survey, _lacks=lambda self, node, name: False):
+    with swap(Rebuilder, _advance=advance), swap(Absences, lacks=lambda self, node, replica: False):
         yield
 
 
