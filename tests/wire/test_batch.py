@@ -183,7 +183,8 @@ def with_header(**changes: int) -> bytes:
     ("data", "error"),
     [
         (with_header(version=2), Unsupported),
-        (with_header(flags=8), Unsupported),
+        (with_header(flags=16), Unsupported),
+        (with_header(flags=8), Corrupt),
         (with_header(count=0), Corrupt),
         (with_header(count=BATCH_ENTRIES + 1), Corrupt),
         (with_header(body=BATCH_BYTES + 1), TooLarge),

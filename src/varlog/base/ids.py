@@ -59,3 +59,5 @@ class ProducerToken:
     index: int = 0
     count: int = 1
     batch: bytes = field(default=b"", repr=False)
+    slot: Slot | None = None
+    """Where it was sent to, if the client chose that; it is nowhere else."""

@@ -29,6 +29,7 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
     create.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, under `leader`")
+    create.add_argument("--unit", type=positive, help="positions that go to one stream in turn, under `sequencer`")
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
@@ -39,6 +40,7 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--replicas", type=positive, help="copies of every entry")
     reconfigure.add_argument("--streams", type=positive, help="streams that take appends at once")
     reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs")
+    reconfigure.add_argument("--unit", type=positive, help="positions that go to one stream in turn")
     reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
     add_limits(reconfigure, default=None)
@@ -69,6 +71,7 @@ def create_log(arguments: Arguments) -> None:
             replicas=arguments.replicas,
             streams=arguments.streams,
             ack=arguments.ack,
+            unit=arguments.unit,
             roll_bytes=arguments.roll_bytes,
             roll_seconds=arguments.roll_seconds,
         )
@@ -82,7 +85,7 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "roll")
+    names = ("ordering", "replicas", "streams", "ack", "unit", "roll_bytes", "roll_seconds", "roll")
     wanted = {name: getattr(arguments, name) for name in names}
 
     async def work(cluster: "Cluster") -> "LogDescription":

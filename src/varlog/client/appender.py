@@ -1,6 +1,6 @@
 """All single appends and atomic batches of one log: gathered, given a stream, carried, answered.
 
-    append --> lane --gather--> batch --> StreamWriter --> primary
+    append --> lane --gather--> batch --> writer --> primary
                (any stream,               (one per stream,
                 or a chosen one)           a few batches on their way)
 
@@ -19,7 +19,7 @@ from varlog.base.ids import Glsn, ProducerToken
 from varlog.client.columns import ENTRY_OVERHEAD_BYTES, Columns
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
-from varlog.client.errors import OWN_FAULT, again
+from varlog.client.errors import OWN_FAULT, again, unsupported
 from varlog.client.gathered import Gathered
 from varlog.client.lane import Lane
 from varlog.client.limits import (
@@ -32,7 +32,8 @@ from varlog.client.limits import (
 )
 from varlog.client.room import Room
 from varlog.client.routes import StreamRoute
-from varlog.client.writer import Carried, StreamWriter
+from varlog.client.writer import BatchWriter, Carried
+from varlog.client.writers import Writer, make_writer
 from varlog.transport.deadlines import Deadlines
 from varlog.wire.batch import encode_batch
 
@@ -49,7 +50,9 @@ class Appender:
         self._room = Room(self._world.clock, APPEND_BYTES)
         self._now = self._world.clock.now
         self._lanes: dict[int | None, Lane] = {}
-        self._writers: dict[StreamRoute, StreamWriter] = {}
+        self._conditional: list[Lane] = []
+        """One for each append that may get one position only: these travel alone."""
+        self._writers: dict[StreamRoute, Writer] = {}
         self._deadlines = Deadlines(self._world.clock, self._expire)
         self._closed: VarlogError | None = None
         self._routes.listeners.append(self._changed)
@@ -80,8 +83,10 @@ class Appender:
             self._flush(lane)
         return future
 
-    async def append(self, columns: Columns, stream: int | None, compress: bool, timeout: float) -> Ack:
-        """Append entries at consecutive positions, waiting for whatever it takes."""
+    async def append(
+        self, columns: Columns, stream: int | None, compress: bool, timeout: float, expect: int | None = None
+    ) -> Ack:
+        """Append entries at consecutive positions, waiting for whatever it takes; with `expect` only from there on."""
         clock = self._world.clock
         deadline = clock.now() + timeout
         if self._routes.info is None:
@@ -94,17 +99,29 @@ class Appender:
         except VarlogError:
             self._room.leave(columns.cost)
             raise
-        lane = self._lane(stream)
+        lane = self._lane(stream) if expect is None else self._conditional_lane(stream, expect)
         future = lane.new_future()
         lane.add(columns, data, compress, deadline, future)
         self._arrange(lane, deadline)
-        return await future
+        try:
+            return await future
+        finally:
+            if expect is not None:
+                self._conditional.remove(lane)
 
     def _lane(self, stream: int | None) -> Lane:
         lane = self._lanes.get(stream)
         if lane is None:
             lane = self._lanes[stream] = Lane(stream, asyncio.get_running_loop().create_future)
         return lane
+
+    def _conditional_lane(self, stream: int | None, expect: int) -> Lane:
+        lane = Lane(stream, asyncio.get_running_loop().create_future, expect)
+        self._conditional.append(lane)
+        return lane
+
+    def _all_lanes(self) -> list[Lane]:
+        return [*self._lanes.values(), *self._conditional]
 
     def _arrange(self, lane: Lane, deadline: float) -> None:
         """An append has come: see that it goes, and that it ends in time."""
@@ -137,7 +154,7 @@ class Appender:
         self._closed = Unavailable("the connection to the cluster was closed")
         self._deadlines.close()
         self._room.close(self._closed)
-        for lane in self._lanes.values():
+        for lane in self._all_lanes():
             self._fail_lane(lane, self._closed)
         self._lanes.clear()
         for writer in self._writers.values():
@@ -160,8 +177,11 @@ class Appender:
                 return
             if not ready:
                 return
+            if lane.expect is not None and not ready[0].route.written_by_clients:
+                self._fail_lane(lane, unsupported("conditional_append", ready[0].route.ordering))
+                return
             most = most or max(SHARE_APPENDS, -(-len(lane) // len(ready)))
-            taken = lane.take(most)
+            taken = lane.take(most, ready[0].most_entries)
             appends = taken.awaited()
             if appends is not taken:
                 self._room.leave(taken.cost - appends.cost)
@@ -169,7 +189,7 @@ class Appender:
                 writer = ready[0] if len(ready) == 1 else self._world.random.choice(ready)
                 writer.submit(Gathered(self, lane, appends, writer.route))
 
-    def _ready(self, lane: Lane) -> list[StreamWriter]:
+    def _ready(self, lane: Lane) -> list[Writer]:
         """The streams that can take a batch of this lane just now."""
         ready = []
         depth = FULL_IN_FLIGHT if lane.full else APPENDS_IN_FLIGHT
@@ -181,10 +201,10 @@ class Appender:
                 writer.prepare()
         return ready
 
-    def _writer(self, route: StreamRoute) -> StreamWriter:
+    def _writer(self, route: StreamRoute) -> Writer:
         writer = self._writers.get(route)
         if writer is None:
-            writer = StreamWriter(self._context, route, self, depth=FULL_IN_FLIGHT)
+            writer = make_writer(self._context, route, self, depth=FULL_IN_FLIGHT)
             self._writers[route] = writer
         return writer
 
@@ -205,11 +225,11 @@ class Appender:
     # ------------------------------------------------------------ from writers
 
     def has_room(self) -> None:
-        for lane in self._lanes.values():
+        for lane in self._all_lanes():
             if lane and not lane.scheduled:
                 self._flush(lane)
 
-    def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
+    def refused(self, writer: BatchWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
         assert isinstance(batch, Gathered)
         if isinstance(error, OWN_FAULT):
             batch.fail(error)
@@ -218,7 +238,7 @@ class Appender:
             self._choice.refuse(writer.route, error)
             self.returned(writer, [batch, *behind])
 
-    def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
+    def returned(self, writer: BatchWriter, batches: list[Carried]) -> None:
         for batch in reversed(batches):
             assert isinstance(batch, Gathered)
             if batch.told:
@@ -226,7 +246,7 @@ class Appender:
                 batch.doubtful(OutcomeUnknown("the stream refused the append, which may have been sent again since"))
             else:
                 batch.lane.put_back(batch.dissolve())
-        for lane in self._lanes.values():
+        for lane in self._all_lanes():
             if lane and not lane.scheduled:
                 lane.scheduled = True
                 asyncio.get_running_loop().call_soon(self._turn, lane)
@@ -246,7 +266,7 @@ class Appender:
     def _expire(self, now: float) -> float:
         """End what is due; the earliest deadline that is left."""
         following = inf
-        for lane in self._lanes.values():
+        for lane in self._all_lanes():
             for appends in lane:
                 following = min(following, appends.fail(_not_sent, now))
         for writer in self._writers.values():

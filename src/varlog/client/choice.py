@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from varlog.base.errors import NotFound, ReplicaFailed, Sealed, Unavailable, VarlogError
+from varlog.base.errors import NotFound, ReplicaFailed, Sealed, Unavailable, Unsupported, VarlogError
 from varlog.base.ids import StreamId
 from varlog.client.limits import REFUSED_SECONDS, TIMEOUT_SECONDS
 from varlog.client.routes import Routes, StreamRoute
@@ -36,6 +36,10 @@ class Choice:
         found = [route for route in self._routes.streams if route.writable and stream in (None, route.id)]
         if not found:
             raise self._nothing_writable(stream)
+        if found[0].written_by_clients:
+            if stream is not None:
+                raise Unsupported("the stream of an entry follows from its position, in a log under `sequencer`")
+            found = found[:1]  # it stands for its segment
         if not self._refusals:
             return found
         left = [route for route in found if self._refusal(route) is None]

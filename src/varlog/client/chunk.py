@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
-from varlog.base.ids import Glsn, ProducerToken
-from varlog.client.columns import Columns
+from varlog.base.ids import Glsn, ProducerToken, Slot
+from varlog.client.columns import Columns, columns_of
 from varlog.client.entry import Ack, single_acks
 from varlog.client.routes import StreamRoute
 from varlog.wire.batch import encode_batch, stamp_batch
@@ -32,6 +32,7 @@ class Chunk:
         "producer",
         "route",
         "sequence",
+        "slot",
     )
 
     def __init__(
@@ -60,6 +61,35 @@ class Chunk:
         self.route: StreamRoute | None = None
         self.producer = b""
         self.sequence = 0
+        self.slot: Slot | None = None
+
+    def parts(self, most: int) -> "list[Chunk]":
+        """Chunks of at most so many entries each in place of this one; of a batch that stays together, itself."""
+        if self.count <= most or self._whole:
+            return [self]
+        columns = self._columns if self._columns is not None else columns_of(self.data, self.cost)
+        left = -(-self.count // most)
+        failed: VarlogError | None = None
+
+        def settled(_: Chunk, error: VarlogError | None, __: Glsn) -> None:
+            nonlocal left, failed
+            left -= 1
+            failed = failed or error
+            if not left:
+                self._settled(self, failed, Glsn(0))
+
+        return [
+            Chunk(
+                settled,
+                self._wall_us,
+                columns.part(start, min(most, self.count - start)),
+                self._futures[start : start + most],
+                self.deadline,
+                whole=False,
+                compress=self._compress,
+            )
+            for start in range(0, self.count, most)
+        ]
 
     @property
     def data(self) -> bytes:
@@ -86,6 +116,15 @@ class Chunk:
             self._data = stamp_batch(self._data, producer, sequence)
         else:
             self.encode()
+
+    expect: int | None = None
+
+    @property
+    def told(self) -> bool:
+        return self.ended
+
+    def place(self, route: StreamRoute, slot: Slot) -> None:
+        self.route, self.slot = route, slot
 
     def acked(self, first: Glsn, route: StreamRoute) -> None:
         if self.ended:
@@ -127,7 +166,9 @@ class Chunk:
             return None
         count = self.count if self._whole else 1
         route = self.route
-        return ProducerToken(self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data)
+        return ProducerToken(
+            self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data, self.slot
+        )
 
     def _end(self, error: VarlogError | None, first: Glsn) -> None:
         self.ended = True

@@ -90,13 +90,15 @@ class Cluster:
         replicas: int = 3,
         streams: int = 1,
         ack: int | None = None,
+        unit: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
-        `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
+        `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice; `unit`, under
+        `sequencer`, how many positions go to one stream before the next has its turn. A segment
         that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that.
 
         Should the connection break on the way and the log then be there with these very settings, it is
@@ -107,6 +109,7 @@ class Cluster:
         request.replicas = check_count(replicas, "replicas")
         request.streams = check_count(streams, "streams")
         request.ack = 0 if ack is None else check_count(ack, "ack")
+        request.unit = 0 if unit is None else check_count(unit, "unit")
         request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
         doubt = Doubt()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from varlog.base import limits
 from varlog.base.errors import InvalidArgument, TooLarge
-from varlog.wire.batch import Headers, encode_batch
+from varlog.wire.batch import HEADERS, KEYS, Batch, Headers, encode_batch
 from varlog.wire.frame import Buffer
 
 ENTRY_OVERHEAD_BYTES = 128
@@ -32,6 +32,14 @@ class Columns(NamedTuple):
         keys = self.keys and self.keys[part]
         headers = self.headers and self.headers[part]
         return Columns(self.payloads[part], keys, headers, entries_cost(self.payloads[part], keys, headers))
+
+
+def columns_of(data: Buffer, cost: int) -> Columns:
+    """What an encoded batch was made of."""
+    batch = Batch(data)
+    keys = batch.keys() if batch.header.flags & KEYS else None
+    headers = list[Headers](batch.headers()) if batch.header.flags & HEADERS else None
+    return Columns(batch.payloads(), keys, headers, cost)
 
 
 def as_bytes(value: object, what: str) -> bytes:

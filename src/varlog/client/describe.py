@@ -42,6 +42,8 @@ class SegmentDescription:
     replicas: int
     ack: int
     streams: tuple[StreamDescription, ...]
+    unit: int = 0
+    """Positions that go to one stream before the next has its turn, under `sequencer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         replicas=info.replicas,
         ack=info.ack,
         streams=tuple(_stream(info, stream) for stream in info.streams),
+        unit=info.unit,
     )
 
 

@@ -1,9 +1,16 @@
 """Errors of appends: which are whose fault, and one for each who is told."""
 
-from varlog.base.errors import InvalidArgument, TooLarge, Unsupported, VarlogError
+from varlog.base.errors import Conflict, InvalidArgument, TooLarge, Unsupported, VarlogError
 
-OWN_FAULT = (TooLarge, InvalidArgument, Unsupported)
+OWN_FAULT = (TooLarge, InvalidArgument, Unsupported, Conflict)
 """Refusals that no other stream would answer differently."""
+
+
+def unsupported(capability: str, ordering: str) -> Unsupported:
+    """What a log cannot do is said, never found out by accident."""
+    error = Unsupported(f"{capability}: a log with ordering {ordering!r} cannot do it")
+    error.capability = capability
+    return error
 
 
 def again(error: VarlogError) -> VarlogError:

@@ -4,13 +4,13 @@ import asyncio
 from typing import Protocol
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
-from varlog.base.ids import Glsn, ProducerToken
-from varlog.client.columns import Columns
+from varlog.base.ids import Glsn, ProducerToken, Slot
+from varlog.client.columns import Columns, columns_of
 from varlog.client.entry import Ack
 from varlog.client.errors import again
 from varlog.client.lane import Appends, Lane
 from varlog.client.routes import StreamRoute
-from varlog.wire.batch import HEADERS, KEYS, Batch, Headers, encode_batch, stamp_batch
+from varlog.wire.batch import encode_batch, stamp_batch
 
 
 class GatheredOwner(Protocol):
@@ -30,7 +30,19 @@ class GatheredOwner(Protocol):
 class Gathered:
     """Appends on their way as one batch. Their entries are kept encoded, and not twice."""
 
-    __slots__ = ("_appender", "_appends", "_data", "cost", "count", "lane", "producer", "route", "sequence", "told")
+    __slots__ = (
+        "_appender",
+        "_appends",
+        "_data",
+        "cost",
+        "count",
+        "lane",
+        "producer",
+        "route",
+        "sequence",
+        "slot",
+        "told",
+    )
 
     def __init__(self, appender: GatheredOwner, lane: Lane, appends: Appends, route: StreamRoute) -> None:
         self._appender = appender
@@ -42,6 +54,7 @@ class Gathered:
         self.count = appends.entries
         self.producer = b""
         self.sequence = 0
+        self.slot: Slot | None = None
         self.told = False
         """A token of this batch was given out: whoever has it may send the whole batch again, at any time."""
 
@@ -66,13 +79,17 @@ class Gathered:
         )
         self._appends.set_columns(Columns([], None, None, 0))
 
+    @property
+    def expect(self) -> int | None:
+        return self.lane.expect
+
+    def place(self, route: StreamRoute, slot: Slot) -> None:
+        self.route, self.slot = route, slot
+
     def dissolve(self) -> Appends:
         """The appends as they were before they were gathered."""
         if self._appends.data is None:
-            batch = Batch(self.data)
-            keys = batch.keys() if batch.header.flags & KEYS else None
-            headers = list[Headers](batch.headers()) if batch.header.flags & HEADERS else None
-            self._appends.set_columns(Columns(batch.payloads(), keys, headers, self.cost))
+            self._appends.set_columns(columns_of(self.data, self.cost))
         return self._appends
 
     # ------------------------------------------------------------ telling those who wait
@@ -104,6 +121,6 @@ class Gathered:
         error = OutcomeUnknown(why)
         route = self.route
         error.token = ProducerToken(
-            self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data
+            self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data, self.slot
         )
         return error

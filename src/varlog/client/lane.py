@@ -15,7 +15,7 @@ only the columns that every append has. Whatever is done to many of them is done
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, repeat, takewhile
 from math import inf
 from typing import Any
 
@@ -93,6 +93,11 @@ class Appends:
         self.cost -= first.cost
         return first
 
+    def fitting(self, entries: int) -> int:
+        """How many of the first have no more entries than that together; one at least."""
+        ends = accumulate(self._all_counts())
+        return max(1, sum(1 for _ in takewhile(lambda end: end <= entries, ends)))
+
     def awaited(self) -> "Appends":
         """Without those that nobody waits for any more."""
         if not any(map(asyncio.Future.done, self.futures)):
@@ -161,10 +166,14 @@ class Appends:
 class Lane:
     """Appends for any stream, or for a chosen one, in order of arrival."""
 
-    __slots__ = ("before", "last", "new_future", "scheduled", "stream")
+    __slots__ = ("before", "expect", "last", "new_future", "scheduled", "stream")
 
-    def __init__(self, stream: int | None, new_future: "Callable[[], asyncio.Future[Ack]]") -> None:
+    def __init__(
+        self, stream: int | None, new_future: "Callable[[], asyncio.Future[Ack]]", expect: int | None = None
+    ) -> None:
         self.stream = None if stream is None else StreamId(stream)
+        self.expect = expect
+        """Of a single append: the only position that it may get."""
         self.new_future = new_future
         """That of the loop; looked up once, not for every append."""
         self.before: deque[Appends] = deque()
@@ -200,9 +209,11 @@ class Lane:
         if data is not None:
             self._begin(False)
 
-    def take(self, most: int) -> Appends:
-        """The first of those that wait, as many as travel as one batch."""
+    def take(self, most: int, entries: int | None = None) -> Appends:
+        """The first of those that wait, as many as travel as one batch; of so many entries, if that is limited."""
         first = self.before[0] if self.before else self.last
+        if entries is not None:
+            most = min(most, first.fitting(entries))
         if len(first.futures) > most:
             return first.cut(most)
         if self.before:

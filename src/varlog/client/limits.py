@@ -50,6 +50,19 @@ LONGEST_ANSWER_SECONDS = 5.0
 REFUSED_SECONDS = 1.0
 """A stream that refused an append for a reason that may pass gets none for so long, if there are others."""
 
+STORE_SECONDS = 0.5
+"""A member of a chain that did not answer a store for so long is asked again; a writer's timeout under `sequencer`."""
+
+FILL_SECONDS = 1.0
+"""A position that was granted and that the head of its chain lacks for so long is given up. Longer than a writer's
+timeout; one that was even slower finds its place taken, and is granted another."""
+
+FILL_STEP_SECONDS = 0.01
+"""How often it is looked whether a position that others wait for has come."""
+
+RELEASE_SECONDS = 0.005
+"""How long what is written waits for the next store to tell members of it."""
+
 HINTS = 256
 """Recent acks of a log that a read may use to know the stream of a position."""
 

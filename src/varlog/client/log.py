@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
-from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable, Unsupported
+from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable
 from varlog.base.ids import Glsn, ProducerToken, StreamId
 from varlog.client.appender import Appender
 from varlog.client.bounds import check_position
@@ -13,6 +13,7 @@ from varlog.client.columns import Columns, check_compression, many_entries, one_
 from varlog.client.context import LogContext
 from varlog.client.describe import LogDescription, describe_log
 from varlog.client.entry import Ack, Entry
+from varlog.client.errors import unsupported
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
 from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
@@ -30,6 +31,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 CAPABILITIES: dict[str, frozenset[str]] = {
     "cut": frozenset({"atomic_batch", "many_streams", "many_writers"}),
     "leader": frozenset({"atomic_batch", "many_writers"}),
+    "sequencer": frozenset({"conditional_append", "many_streams", "many_writers"}),
 }
 """What a log can do, by its ordering."""
 
@@ -65,7 +67,8 @@ class Log:
         """Append one entry; returns when it is durable on all replicas and has its place in the order.
 
         Appends that wait at the same time travel together. `stream` chooses a log stream; else one that
-        answers is chosen. Raises `OutcomeUnknown` if the entry was sent and not answered in time: its
+        answers is chosen. With `expect` it gets that position or none: `Conflict` if another has it (under
+        `sequencer`). Raises `OutcomeUnknown` if the entry was sent and not answered in time: its
         `token`, given to `retry`, settles it. Any other error: the entry is not in the log.
         """
         plain = key is None and headers is None and expect is None and timeout is None and not compress
@@ -100,20 +103,20 @@ class Log:
             await self._refuse("conditional_append", timeout)
         if compress:
             check_compression()
-        return await self._appender.append(columns, stream, compress, self._seconds(timeout))
+        position = None if expect is None else check_position(expect, "expect")
+        return await self._appender.append(columns, stream, compress, self._seconds(timeout), position)
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
         info = await self._context.routes.resolve(self._seconds(timeout))
         if capability not in CAPABILITIES.get(info.ordering, frozenset()):
-            error = Unsupported(f"{capability}: a log with ordering {info.ordering!r} cannot do it")
-            error.capability = capability
-            raise error
+            raise unsupported(capability, info.ordering)
 
     async def retry(self, token: object, *, timeout: float | None = None) -> Ack:
         """Settle an append that ended in `OutcomeUnknown`, by its `token`: never is it in the log twice.
 
         If it is there, this is its Ack; if not, it is appended now. Raises `OutcomeUnknown` again when it
-        still cannot be told, and `Sealed` when it is certainly not there and never will be.
+        still cannot be told, and `Sealed` or, where positions are granted before they are written, `Junk` when it is
+        certainly not there and never will be.
         """
         checked = check_token(token)
         seconds = self._seconds(timeout)
@@ -205,6 +208,8 @@ class Log:
     async def trim(self, upto: int, *, timeout: float | None = None) -> None:
         """Give up everything at or below a position, for good; returns when every replica has done so."""
         position = check_position(upto, "upto", 0)
+        if (await self._context.routes.resolve(self._seconds(timeout))).ordering == "sequencer":
+            await ask_tail(self._context, self._seconds(timeout))  # what is trimmed is written before
         await ask_by_id(
             self._context,
             Method.TRIM_LOG,
@@ -233,6 +238,7 @@ class Log:
         replicas: int | None = None,
         streams: int | None = None,
         ack: int | None = None,
+        unit: int | None = None,
         members: Sequence[int] = (),
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
@@ -250,6 +256,7 @@ class Log:
             replicas=replicas,
             streams=streams,
             ack=ack,
+            unit=unit,
             members=members,
             roll_bytes=roll_bytes,
             roll_seconds=roll_seconds,
@@ -270,7 +277,8 @@ class Log:
         info = self._context.routes.info
         if info is None:
             raise Unavailable(f"log {self.name!r} was not looked up yet: await log.info() first")
-        return CAPABILITIES.get(info.ordering, frozenset())
+        alone = info.ordering == "sequencer" and len(info.chain[-1].streams) == 1
+        return CAPABILITIES.get(info.ordering, frozenset()) | ({"atomic_batch"} if alone else frozenset())
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:

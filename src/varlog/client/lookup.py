@@ -5,7 +5,16 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any
 
-from varlog.base.errors import Corrupt, InvalidArgument, NotWritten, Timeout, Trimmed, Unavailable, VarlogError
+from varlog.base.errors import (
+    Corrupt,
+    InvalidArgument,
+    Junk,
+    NotWritten,
+    Timeout,
+    Trimmed,
+    Unavailable,
+    VarlogError,
+)
 from varlog.base.ids import Glsn, NodeId, Slot, StreamId
 from varlog.client.context import LogContext
 from varlog.client.entry import EPOCH, Entry, ReadBatch
@@ -17,6 +26,7 @@ from varlog.client.routes import StreamRoute
 from varlog.runtime.scope import Scope
 from varlog.runtime.timeout import within
 from varlog.transport.peer import Reply
+from varlog.wire.batch import BatchHeader
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -69,7 +79,8 @@ class _Search:
 
     async def ask(self, route: StreamRoute, request: pb.ReadRequest, attempt: int) -> Reply | None:
         """One replica's answer; another one for every attempt. None: it has none, and `last` says why."""
-        node = route.members[(self._offset + attempt) % len(route.members)]
+        first = self._offset if route.first_to_know is None else route.first_to_know
+        node = route.members[(first + attempt) % len(route.members)]
         try:
             return await _first_part(self._context, node, request, max(0.001, self.left))
         except Trimmed:
@@ -151,11 +162,24 @@ async def _look(search: _Search, route: StreamRoute, glsn: Glsn, attempt: int) -
     try:
         for placed in placed_batches(part.message, part.body):
             index = glsn - placed.glsn
+            if 0 <= index < len(placed.batch) and placed.batch.junk:
+                raise Junk(f"position {glsn} was given up: it holds no entry, and never will", glsn)
             if 0 <= index < len(placed.batch):
                 return _entry_at(placed, route.id, glsn, index)
     except Corrupt as error:
         search.last = error
     return None
+
+
+async def header_at(context: LogContext, route: StreamRoute, slot: Slot, attempt: int) -> BatchHeader:
+    """What is at a slot that is in the log, by the word of one replica; another one for every attempt."""
+    request = _question(route)
+    request.slot = slot
+    part = await _first_part(context, route.members[attempt % len(route.members)], request, ATTEMPT_SECONDS)
+    for placed in placed_batches(part.message, part.body):
+        if placed.slot <= slot < placed.slot + len(placed.batch):
+            return placed.batch.header
+    raise NotWritten(f"slot {slot} of stream {route.id} is not there yet")
 
 
 def _entry_at(placed: Placed, stream: StreamId, glsn: Glsn, index: int) -> Entry:

@@ -20,7 +20,8 @@ from varlog.client.past import Past, ask_producer, find_batch, look_back
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Session
-from varlog.client.writer import Carried, StreamWriter
+from varlog.client.writer import BatchWriter, Carried
+from varlog.client.writers import Writer, make_writer
 
 
 def producer_id(name: str) -> bytes:
@@ -42,8 +43,8 @@ class Outlet:
         self._name = None if name is None else check_name(name, "producer")
         self._stream = stream
         self._queue: deque[Chunk] = deque()
-        self._writers: dict[StreamRoute, StreamWriter] = {}
-        self._current: StreamWriter | None = None
+        self._writers: dict[StreamRoute, Writer] = {}
+        self._current: Writer | None = None
         self._opening: asyncio.Task[None] | None = None
         self._moving: asyncio.Task[None] | None = None
         self._resume_at = 0
@@ -129,8 +130,11 @@ class Outlet:
         producer = producer_id(name)
         past = self._past = await look_back(self._context, producer, deadline)
         route = past.last if past.last is not None and past.last.writable else None
-        if route is None:
+        if route is None or route.written_by_clients:
             route = await self._own_stream(name, deadline)
+        if route.written_by_clients:
+            self._begin(route, producer, past.next_sequence)
+            return
         asked = await ask_producer(self._context, route, producer, deadline, begin=past.next_sequence)
         self._begin(route, producer, asked.next_sequence)
 
@@ -140,8 +144,10 @@ class Outlet:
         self._current = self._writers[route] = self._writer(route, Session(producer, sequence))
         self._current.prepare()
 
-    def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> StreamWriter:
-        return StreamWriter(self._context, route, self, depth=shared.PRODUCER_IN_FLIGHT, session=session)
+    def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> Writer:
+        # Where a place may be lost to another, one at a time: they are in the log in the order in which they were sent.
+        depth = 1 if route.written_by_clients else shared.PRODUCER_IN_FLIGHT
+        return make_writer(self._context, route, self, depth=depth, session=session)
 
     # ------------------------------------------------------------ batches
 
@@ -184,10 +190,13 @@ class Outlet:
             if writer is None:
                 return
             chunk = self._queue.popleft()
+            if writer.most_entries is not None and len(parts := chunk.parts(writer.most_entries)) > 1:
+                self._queue.extendleft(reversed(parts))
+                continue
             chunk.route = writer.route
             writer.submit(chunk)
 
-    def _choose(self) -> StreamWriter | None:
+    def _choose(self) -> Writer | None:
         if self.broken is not None:
             raise self.broken
         if self._moving is not None:
@@ -213,7 +222,7 @@ class Outlet:
             return None
         return self._choose_other([route for route in routes if current is None or route != current.route] or routes)
 
-    def _choose_other(self, routes: list[StreamRoute]) -> StreamWriter | None:
+    def _choose_other(self, routes: list[StreamRoute]) -> Writer | None:
         ready = []
         for route in routes:
             writer = self._writers.get(route)
@@ -247,7 +256,7 @@ class Outlet:
         if self._queue and not self._scheduled and not self._closed:
             self._push()
 
-    def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
+    def refused(self, writer: BatchWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
         assert isinstance(batch, Chunk)
         if self.named and isinstance(error, Sealed) and writer is self._current:
             self._context.choice.refuse(writer.route, error)
@@ -269,7 +278,7 @@ class Outlet:
             self._broken = self._broken or error
         self._push_soon()
 
-    def _move(self, writer: StreamWriter) -> None:
+    def _move(self, writer: Writer) -> None:
         """The stream of a named producer has ended: find another for the batches that come next."""
         sequence = writer.session.next_sequence if self._stranded is None else self._stranded
         self._stranded = None
@@ -284,9 +293,10 @@ class Outlet:
         producer = producer_id(self._name)
         try:
             route = await self._own_stream(self._name, deadline)
-            asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
-            if asked.next_sequence != sequence:
-                raise Unavailable("another producer uses this name: open it again")
+            if not route.written_by_clients:
+                asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
+                if asked.next_sequence != sequence:
+                    raise Unavailable("another producer uses this name: open it again")
             self._begin(route, producer, sequence)
         except VarlogError as error:
             self._broken = error
@@ -294,7 +304,7 @@ class Outlet:
         if not self._closed:
             self._push()
 
-    def returned(self, writer: StreamWriter, batches: list[Carried]) -> None:
+    def returned(self, writer: BatchWriter, batches: list[Carried]) -> None:
         for batch in reversed(batches):
             assert isinstance(batch, Chunk)
             if writer.broken is not None:
@@ -335,12 +345,12 @@ class Outlet:
         return [chunk for writer in self._writers.values() for chunk in _carried(writer)]
 
 
-def _given_up(writer: StreamWriter) -> bool:
+def _given_up(writer: Writer) -> bool:
     """It answers nothing, and nobody waits for it any more."""
     return writer.stalled and all(chunk.ended for chunk in _carried(writer))
 
 
-def _carried(writer: StreamWriter) -> list[Chunk]:
+def _carried(writer: Writer) -> list[Chunk]:
     """What a writer has not seen to its end."""
     found = []
     for session in writer.sessions():

@@ -18,6 +18,7 @@ from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Timeout, Un
 from varlog.base.ids import NodeId
 from varlog.client.context import LogContext
 from varlog.client.limits import ATTEMPT_SECONDS
+from varlog.client.questions import ask_tail
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.runtime.timeout import within
@@ -52,6 +53,9 @@ async def look_back(context: LogContext, producer: bytes, deadline: float) -> Pa
     """Where a producer's last batch is, and what comes next."""
     clock = context.world.clock
     await context.routes.refresh(max(0.001, deadline - clock.now()))
+    if any(route.written_by_clients and route.writable for route in context.routes.streams):
+        # What an earlier life of the producer has left half written is written or given up first.
+        await ask_tail(context, max(0.001, deadline - clock.now()))
     past = Past()
     for route in context.routes.streams:
         if not past.unasked or past.unasked[-1][0].segment != route.segment:

@@ -6,8 +6,11 @@ from typing import TypeVar, cast
 from google.protobuf.message import Message
 
 from varlog.base.errors import NotFound
-from varlog.base.ids import LogId, Slot, StreamId
+from varlog.base.ids import Glsn, LogId, Slot, StreamId
+from varlog.client.chain import Chain, Over
 from varlog.client.context import LogContext
+from varlog.core.ordering.sequencer import Stripes
+from varlog.runtime.timeout import within
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -32,8 +35,30 @@ async def ask_by_id(
 
 async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
     """The log's last position and trim point, as fresh as this call (I10)."""
-    answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
-    return cast(pb.TailReply, answer)
+    deadline = context.world.clock.now() + timeout
+    while True:
+        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
+        tail = cast(pb.TailReply, answer)
+        left = max(0.0, deadline - context.world.clock.now())
+        try:
+            await within(context.world.clock, left, complete_last_segment(context, tail.tail + 1))
+        except Over:
+            await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
+        else:
+            return tail
+
+
+async def complete_last_segment(context: LogContext, end: int) -> None:
+    """Under `sequencer`, where positions are granted before they are written: see that all before `end` are.
+
+    Raises `Over` if the segment takes no more.
+    """
+    streams = context.routes.streams
+    if not streams or not streams[-1].written_by_clients or not streams[-1].writable:
+        return
+    stripes = context.routes.stripes(streams[-1])
+    for route in context.routes.siblings(streams[-1]):
+        await Chain(context, route, stripes).complete(stripes.slots(route.index, end))
 
 
 async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId, Slot]:
@@ -45,9 +70,11 @@ async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId,
         if status.log.id == info.id:
             committed = {StreamId(each.stream): Slot(each.committed) for each in status.streams}
             last = status.log.chain[-1]
-            if last.ordering == "leader" and not status.log.sealed:
+            if last.ordering != "cut" and not status.log.sealed:
                 # What members have reported may be old; what is at a slot follows from its position.
-                committed[StreamId(last.streams[0].id)] = Slot(max(0, tail + 1 - last.base))
+                stripes = Stripes(Glsn(last.base), last.unit or 1, len(last.streams))
+                for index, stream in enumerate(last.streams):
+                    committed[StreamId(stream.id)] = stripes.slots(index, tail + 1)
             return committed
     raise NotFound(f"log {context.routes.name!r} was removed")
 

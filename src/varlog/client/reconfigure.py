@@ -17,6 +17,7 @@ def reconfiguration(
     replicas: int | None,
     streams: int | None,
     ack: int | None,
+    unit: int | None,
     members: Sequence[int],
     roll_bytes: int | None,
     roll_seconds: float | None,
@@ -27,6 +28,7 @@ def reconfiguration(
     request.replicas = 0 if replicas is None else check_count(replicas, "replicas")
     request.streams = 0 if streams is None else check_count(streams, "streams")
     request.ack = 0 if ack is None else check_count(ack, "ack")
+    request.unit = 0 if unit is None else check_count(unit, "unit")
     request.members.extend(check_count(node, "a node id") for node in members)
     if len(set(members)) != len(members):
         raise InvalidArgument("a member is named once")

@@ -4,7 +4,9 @@ from varlog.base.errors import (
     ConnectionLost,
     Gap,
     InvalidArgument,
+    Junk,
     NotFound,
+    NotWritten,
     OutcomeUnknown,
     Overloaded,
     Sealed,
@@ -12,10 +14,12 @@ from varlog.base.errors import (
     Unavailable,
     VarlogError,
 )
-from varlog.base.ids import Glsn, NodeId, ProducerToken
+from varlog.base.ids import Glsn, NodeId, ProducerToken, Slot
+from varlog.client.chain import Chain, Over
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
 from varlog.client.limits import FIRST_ANSWER_SECONDS, SHORTEST_ATTEMPT_SECONDS
+from varlog.client.lookup import header_at
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.runtime.timeout import within
@@ -40,6 +44,7 @@ class Retry:
     """One token, sent again until it is answered."""
 
     def __init__(self, context: LogContext, token: ProducerToken) -> None:
+        self._context = context
         self._world = context.world
         self._pool = context.pool
         self._routes = context.routes
@@ -56,7 +61,7 @@ class Retry:
         while (left := deadline - clock.now()) > SHORTEST_ATTEMPT_SECONDS:
             try:
                 return await self._attempt(left)
-            except (ConnectionLost, Timeout, Unavailable, Overloaded) as error:
+            except (ConnectionLost, Timeout, Unavailable, Overloaded, NotWritten) as error:
                 why = error
                 failures += 1
                 self._routes.refresh_soon()
@@ -66,6 +71,8 @@ class Retry:
 
     async def _attempt(self, left: float) -> Ack:
         route = self._route()
+        if self._token.slot is not None:
+            return await within(self._world.clock, left, self._look(route, self._token.slot))
         node = route.members[0]
         if route.end is not None:
             # Of a stream that has ended every member knows what is in it.
@@ -75,7 +82,7 @@ class Retry:
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
-        except (ConnectionLost, Timeout, Unavailable, Overloaded):
+        except (ConnectionLost, Timeout, Unavailable, Overloaded, Junk):
             raise
         except Sealed as sealed:
             # A stream that has it says so before it says that it is sealed.
@@ -89,6 +96,23 @@ class Retry:
         except VarlogError as error:
             raise self._unknown(error.message) from error
         return self._ack(reply.message)
+
+    async def _look(self, route: StreamRoute, slot: Slot) -> Ack:
+        """It was sent to one place: see that something is written there, and whether it is this."""
+        stripes = self._routes.stripes(route)
+        if route.end is None:
+            try:
+                await Chain(self._context, route, stripes).complete(Slot(slot + 1))
+            except Over:
+                raise Unavailable("the segment is about to end") from None
+        there = None
+        if route.end is None or slot < route.end:
+            self._turn += 1
+            there = await header_at(self._context, route, slot, self._turn)
+        if there is None or (there.producer, there.sequence) != (self._token.producer, self._token.sequence):
+            raise Junk("it is not in the log, and its place was given up: append it anew")
+        first = stripes.glsn(route.index, slot) + self._token.index
+        return Ack(Glsn(first), Glsn(first + self._token.count - 1), route.id)
 
     def _ack(self, reply: pb.AppendReply) -> Ack:
         if not reply.glsn:

@@ -9,6 +9,7 @@ from varlog.base.errors import NotFound, Sealed, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
 from varlog.client.limits import ATTEMPT_SECONDS, GRACE_SECONDS, TIMEOUT_SECONDS
 from varlog.client.repository import Repositories, pause
+from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import World
 from varlog.runtime.scope import Scope
 from varlog.runtime.timeout import within
@@ -31,6 +32,19 @@ class StreamRoute:
     """All its entries are at this position or later,"""
     until: Glsn | None
     """and before this one, once it has ended."""
+    ordering: str = "cut"
+    index: int = 0
+    """Which stream of its segment it is."""
+
+    @property
+    def written_by_clients(self) -> bool:
+        """Down the chain of its members, at positions that were granted before."""
+        return self.ordering == "sequencer"
+
+    @property
+    def first_to_know(self) -> int | None:
+        """The member that hears first of what is in the log; None: all at about the same time."""
+        return len(self.members) - 1 if self.written_by_clients and self.end is None else None
 
     def may_hold(self, glsn: int) -> bool:
         """Whether a position can be one of this stream."""
@@ -64,6 +78,16 @@ class Routes:
         """The same stream as it is by now."""
         same = (route.log, route.segment, route.id)
         return next((each for each in self.streams if (each.log, each.segment, each.id) == same), route)
+
+    def stripes(self, route: StreamRoute) -> Stripes:
+        """How positions lie in the segment of a stream."""
+        assert self.info is not None, "a stream of a log that is known"
+        segment = self.info.chain[route.segment - 1]
+        return Stripes(Glsn(segment.base), segment.unit or 1, len(segment.streams))
+
+    def siblings(self, route: StreamRoute) -> list[StreamRoute]:
+        """All streams of a segment, in their order."""
+        return [each for each in self.streams if (each.log, each.segment) == (route.log, route.segment)]
 
     @property
     def sealed(self) -> Sealed | None:
@@ -166,7 +190,11 @@ class Routes:
             return
         self.info = info
         self._addresses = {NodeId(node.node_id): node.address for node in info.nodes}
-        self.streams = tuple(_route(info, segment, stream) for segment in info.chain for stream in segment.streams)
+        self.streams = tuple(
+            _route(info, segment, index, stream)
+            for segment in info.chain
+            for index, stream in enumerate(segment.streams)
+        )
         self._tell()
 
     def _gone(self) -> None:
@@ -185,7 +213,7 @@ def _heed(asked: "asyncio.Task[None]") -> None:
         asked.exception()
 
 
-def _route(info: pb.LogInfo, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> StreamRoute:
+def _route(info: pb.LogInfo, segment: pb.SegmentInfo, index: int, stream: pb.StreamInfo) -> StreamRoute:
     finalized = stream.state == pb.STREAM_FINALIZED
     return StreamRoute(
         log=LogId(info.id),
@@ -196,4 +224,6 @@ def _route(info: pb.LogInfo, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> 
         end=Slot(stream.end_slot) if finalized else None,
         first=Glsn(stream.from_glsn or segment.base),
         until=Glsn(stream.until_glsn) if finalized and stream.until_glsn else None,
+        ordering=segment.ordering,
+        index=index,
     )

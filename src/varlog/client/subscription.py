@@ -15,12 +15,13 @@ from typing import Any
 from varlog.base.errors import NotFound, Timeout, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.bounds import Bounds, find_bounds
+from varlog.client.chain import Over
 from varlog.client.context import LogContext
 from varlog.client.entry import Entry, ReadBatch
 from varlog.client.errors import again
 from varlog.client.limits import LAGGING_SECONDS, READ_AHEAD_BYTES, SILENT_SECONDS
 from varlog.client.parts import Placed
-from varlog.client.questions import ask_tail, committed_slot
+from varlog.client.questions import ask_tail, committed_slot, complete_last_segment
 from varlog.client.reader import StreamReader
 from varlog.client.routes import StreamRoute
 from varlog.core.merge import InOrder, Merge, Piece
@@ -45,6 +46,7 @@ class _Feed:
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
+        self._completing: asyncio.Task[None] | None = None
         self._merge: Merge[Placed] | InOrder[Placed]
         self._merge = (InOrder if bounds.stream else Merge)(bounds.start, bounds.stop)
         context.routes.listeners.append(self._changed)
@@ -122,10 +124,19 @@ class _Feed:
     def _lags(self) -> None:
         self._timer = None
         self._context.routes.refresh_soon()  # it may be in a stream that we have not heard of
+        if self._completing is None or self._completing.done():
+            self._completing = self._context.scope.spawn(self._complete(), name="complete what is half written")
         for stream, reader in self._readers.items():
             if self._merge.empty(stream):
                 reader.suspect()
         self._wake()
+
+    async def _complete(self) -> None:
+        """Others may wait at a position for good that its writer left behind: see that it is written, or filled."""
+        try:
+            await complete_last_segment(self._context, self._merge.known_end)
+        except (Over, VarlogError):
+            pass  # it is tried again as long as something is missing
 
     def _release(self, pieces: list[Piece[Placed]]) -> None:
         self._stop_timer()
@@ -304,7 +315,9 @@ class Subscription(AsyncIterator[Entry]):
                 if not pieces:
                     return
                 delivered = True
-                yield [_read_batch(piece) for piece in pieces]
+                run = [_read_batch(piece) for piece in pieces if not piece.item.batch.junk]
+                if run:
+                    yield run
         finally:
             feed.close()
             if feed in self._feeds:

@@ -26,7 +26,7 @@ from varlog.base.errors import (
     Unsupported,
     VarlogError,
 )
-from varlog.base.ids import Glsn
+from varlog.base.ids import Glsn, Slot
 from varlog.client.context import LogContext
 from varlog.client.limits import FIRST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS
 from varlog.client.repository import pause
@@ -61,6 +61,20 @@ class Carried(Protocol):
         """How many entries it has."""
         ...
 
+    @property
+    def expect(self) -> int | None:
+        """The only position that it may get, if there is one."""
+        ...
+
+    @property
+    def told(self) -> bool:
+        """Somebody was told that its outcome is unknown, and may look for it where it is by now."""
+        ...
+
+    def place(self, route: StreamRoute, slot: Slot) -> None:
+        """It goes there, and nowhere else unless that is certainly taken by another."""
+        ...
+
     def acked(self, first: Glsn, route: StreamRoute) -> None:
         """It is in the log."""
         ...
@@ -70,6 +84,13 @@ class Carried(Protocol):
         ...
 
 
+class BatchWriter(Protocol):
+    """A writer as its owner knows it when something is refused."""
+
+    route: StreamRoute
+    broken: VarlogError | None
+
+
 class Owner(Protocol):
     """Who gives a writer its batches."""
 
@@ -77,11 +98,11 @@ class Owner(Protocol):
         """A writer can take a batch again."""
         ...
 
-    def refused(self, writer: "StreamWriter", batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
+    def refused(self, writer: "BatchWriter", batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
         """Certainly not in the log, because of this; nor are those behind it, for no reason of their own."""
         ...
 
-    def returned(self, writer: "StreamWriter", batches: list[Carried]) -> None:
+    def returned(self, writer: "BatchWriter", batches: list[Carried]) -> None:
         """Certainly not in the log: to be submitted again."""
         ...
 
@@ -154,6 +175,9 @@ class StreamWriter:
     @property
     def idle(self) -> bool:
         return not self._session.unresolved and not self._over
+
+    most_entries: int | None = None
+    """Of one batch; None: no limit but its size."""
 
     def prepare(self) -> None:
         """Connect, if need be and unless that was just tried; the owner is told when it worked."""

@@ -17,7 +17,16 @@ from collections import deque
 from dataclasses import dataclass
 
 from varlog.base import limits
-from varlog.base.errors import Gap, InvalidArgument, OutcomeUnknown, Overloaded, Sealed, Unavailable, VarlogError
+from varlog.base.errors import (
+    Gap,
+    InvalidArgument,
+    Junk,
+    OutcomeUnknown,
+    Overloaded,
+    Sealed,
+    Unavailable,
+    VarlogError,
+)
 from varlog.base.ids import FIRST_SLOT, Glsn, Slot
 from varlog.base.ranges import Binding
 from varlog.core.replica import ReplicaState
@@ -49,7 +58,7 @@ class Primary:
 
     def __init__(self, replica: Replica) -> None:
         self.closed = ""
-        """Why it takes no appends yet; empty when it does."""
+        """Why it answers nothing yet; empty when it does."""
         self._replica = replica
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
@@ -70,6 +79,8 @@ class Primary:
             raise InvalidArgument("an append carries exactly one batch")
         if header.producer != NO_PRODUCER and self._is_repeated(request, header):
             return
+        if self._replica.spec.ordering == "sequencer":
+            raise Junk("it is not in the log, and was given up: append it anew")  # clients store, we only know
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:
             raise Overloaded(f"{self._waiting_bytes} bytes wait for their place in the order", RETRY_AFTER_MS)
         slot = self._replica.stage([(request.body, header)])
@@ -105,6 +116,8 @@ class Primary:
         producers = self._replica.log.producers
         expected = producers.next_sequence(header.producer)
         if header.sequence == expected:
+            return False
+        if header.sequence > expected and self._replica.spec.ordering == "sequencer":
             return False
         if header.sequence > expected:
             raise Gap(f"this producer's sequence {expected} has not arrived yet", expected)

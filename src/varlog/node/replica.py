@@ -17,6 +17,7 @@ from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, ReplicaFailed,
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
+from varlog.core.ordering.sequencer import Stripes
 from varlog.core.replica import MOVES, ReplicaState, Verdict, judge_commit, refuse_slot, refuse_store
 from varlog.ports import Clock, Timer
 from varlog.runtime.scope import Scope
@@ -33,6 +34,8 @@ NO_SPACE_PAUSE_S = 0.5
 
 RECENT_BYTES = 8 << 20
 """Bytes of the newest batches kept in memory for copying to backups; older ones are read back."""
+
+_ALL = Slot(1 << 62)
 
 Batches = Sequence[tuple[Buffer, BatchHeader]]
 Done = Callable[[VarlogError | None], None]
@@ -60,6 +63,8 @@ class Replica:
         """Its volume had no room for what came last."""
         self.leads: pb.Leads = pb.LEADS_NOT
         """Whether this node leads the stream, under `leader`."""
+        self.last_of_chain = False
+        """Whatever it has is in the log, as all members before it have it; under `sequencer`."""
         self.read_us = 0
         """When all of it was last read from its disk, and found whole; 0: not yet."""
         self.fingerprint: tuple[int, list[int]] | None = None
@@ -69,6 +74,8 @@ class Replica:
         self.on_verdict: list[Callable[[Binding], None]] = []
         """A commit is right, and about to be applied: for those who only wait to hear of it."""
         self.on_commit: list[Callable[[Binding], None]] = []
+        self.on_stage: Callable[[], None] | None = None
+        """Batches were staged."""
         self.on_group: list[Callable[[], None]] = []
         """What is staged now is about to be written."""
         self.on_sync: list[Callable[[], None]] = []
@@ -85,7 +92,7 @@ class Replica:
         """Set while there is nothing to sync."""
         self._after_sync: list[Done] = []
         self._released: tuple[Glsn, Slot] | None = None
-        """Where slot 0 is, and how far the leader has committed; under `leader` only."""
+        """Where the segment begins, and how far the stream is known to be committed; not under `cut`."""
         self._bind_timer: Timer | None = None
         self._commit_waiters: list[asyncio.Future[None]] = []
         self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
@@ -160,6 +167,8 @@ class Replica:
         if self.keep_recent:
             self._remember(slot, batches)
         self._want_sync()
+        if self.on_stage is not None:
+            self.on_stage()
 
     def _set_full(self, full: bool) -> None:
         if full != self.full:
@@ -291,7 +300,9 @@ class Replica:
                 pass
 
     def release(self, base: Glsn, upto: Slot) -> None:
-        """Slots below `upto` are committed, each at `base` plus its slot; those that come later are bound then."""
+        """Slots below `upto` are committed, in a segment from `base` on; those that come later are bound then."""
+        if self.last_of_chain and not self.log.sealed:
+            upto = _ALL
         if self._released is None or upto > self._released[1]:
             self._released = (base, upto)
         self._bind_released()
@@ -303,7 +314,9 @@ class Replica:
         base, upto = self._released
         end = min(upto, log.durable)  # never ahead of what is here
         if end > log.committed:
-            self._apply(Binding(log.committed, Glsn(base + log.committed), end - log.committed), base + end - 1)
+            spec = self.spec
+            for binding in Stripes(base, spec.unit or 1, spec.streams or 1).bindings(spec.index, log.committed, end):
+                self._apply(binding, binding.glsn_end - 1)
 
     def _apply(self, binding: Binding, high_watermark: int) -> None:
         log = self.log

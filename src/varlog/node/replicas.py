@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.replica import ReplicaState
+from varlog.node.ahead import Ahead
 from varlog.node.copier import Connect
 from varlog.node.copy import Copy
 from varlog.node.forwarder import Forwarder
@@ -14,6 +15,7 @@ from varlog.node.pace import Pace
 from varlog.node.primary import Primary
 from varlog.node.replica import Replica
 from varlog.node.replicator import Replicator
+from varlog.node.sequencer import Sequencer
 from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
@@ -47,6 +49,9 @@ class Replicas:
         self._scopes: dict[ReplicaId, Scope] = {}
         self._primaries: dict[ReplicaId, Primary] = {}
         self._leaders: dict[ReplicaId, Leader] = {}
+        self._sequencers: dict[ReplicaId, Sequencer] = {}
+        self._ahead: dict[ReplicaId, Ahead] = {}
+        """Of open replicas under `sequencer`."""
         self._settling: dict[ReplicaId, asyncio.Lock] = {}
         self._failed: dict[ReplicaId, VarlogError] = {}
         """Replicas whose files could not be opened, and why."""
@@ -94,10 +99,14 @@ class Replicas:
         return found
 
     def primary(self, log: int, segment: int, stream: int) -> Primary:
-        """The primary of a stream, if it is this node. Of one that has ended every member knows what is in it."""
+        """The primary of a stream, if it is this node.
+
+        Of one that has ended every member knows what is in it; so it is where clients write to the members themselves.
+        """
         replica = self.find(log, segment, stream)
         primary = self._primaries.get(replica.id)
-        if primary is None and replica.state is ReplicaState.FINISHED:
+        passive = replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN
+        if primary is None and (passive or replica.state is ReplicaState.FINISHED):
             primary = self._primaries[replica.id] = Primary(replica)
         if primary is None and replica.state is ReplicaState.SEALED:
             raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
@@ -181,6 +190,9 @@ class Replicas:
 
     def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """The first member is the primary: it takes appends and copies them to the others."""
+        if replica.spec.ordering == "sequencer":
+            self._take_sequencer_role(replica, new=new)
+            return
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
         if members[0] != me or replica.id in self._primaries:
@@ -200,6 +212,20 @@ class Replicas:
         else:
             primary.closed = f"{replica.id} has been started again and looks at what its backups have"
             scope.spawn(self._resume(primary, replica, members[1:], scope), name=f"take back {replica.id}")
+
+    def _take_sequencer_role(self, replica: Replica, *, new: bool) -> None:
+        """All members are passive; the first of the first stream also grants the positions of the segment."""
+        if replica.state is not ReplicaState.OPEN:
+            return
+        if replica.id not in self._ahead:
+            self._ahead[replica.id] = Ahead(replica, self._world.clock)
+        me = self._volumes[0].identity.node_id
+        replica.last_of_chain = replica.spec.members[-1] == me
+        if replica.spec.index or replica.spec.members[0] != me:
+            return
+        if new:
+            self._sequencers[replica.id] = Sequencer(replica)
+        replica.leads = pb.LEADS_WAITING if new else pb.LEADS_NO_MORE
 
     async def _resume(self, primary: Primary, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         boot = self._volumes[0].identity.boot
@@ -223,11 +249,24 @@ class Replicas:
             raise WrongWriter(f"this node does not lead {replica.id}, or was started since it was opened")
         return found
 
-    async def settle(self, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int]) -> None:
+    def sequencer(self, replica: Replica) -> Sequencer:
+        """Of a segment whose positions this node grants."""
+        found = self._sequencers.get(replica.id)
+        if found is None:
+            raise WrongWriter(f"this node does not grant positions of {replica.id}, or was started since it was opened")
+        return found
+
+    def ahead(self, replica: Replica) -> Ahead | None:
+        """What came before its turn, where stores may."""
+        return self._ahead.get(replica.id)
+
+    async def settle(
+        self, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
+    ) -> None:
         """Complete a sealed replica up to its end; one at a time of each."""
         lock = self._settling.setdefault(replica.id, asyncio.Lock())
         async with lock:
-            await settle(replica, base, end, [NodeId(node) for node in sources], self._connect)
+            await settle(replica, base, end, junk, [NodeId(node) for node in sources], self._connect)
 
     def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         for backup in backups:
@@ -296,7 +335,11 @@ class Replicas:
         self._failed_copies.pop(replica, None)
         primary = self._primaries.pop(replica, None)
         self._leaders.pop(replica, None)
+        self._sequencers.pop(replica, None)
         self._settling.pop(replica, None)
+        ahead = self._ahead.pop(replica, None)
+        if ahead is not None:
+            ahead.close()
         if primary is not None:
             primary.dropped()
         self._open.pop((replica.log, replica.segment, replica.stream), None)
@@ -351,6 +394,8 @@ class Replicas:
         for copy in self._copies.values():
             await copy.close()
         self._copies.clear()
+        for ahead in self._ahead.values():
+            ahead.close()
         for replica in self.all():
             await self._close(replica)
         self._open.clear()

@@ -1,30 +1,42 @@
 """Settles a sealed replica whose positions follow from its slots: complete to the end, all of it bound.
 
-What is missing before the end is taken from the other members. A slot before the end that nobody has cannot be:
-the end was chosen so that some sealed member has everything before it. If that one is away, the replica waits. One
-that is so far behind that the others have trimmed what it lacks gives up, and is copied as a whole.
+What is missing before the end is taken from the other members. Slots before the end that nobody had when the segment
+was sealed are named (`junk`), and filled: by then it is recorded that they are nobody's. All others some sealed
+member has. If that one is away, the replica waits. One that is so far behind that the others have trimmed what it
+lacks gives up, and is copied as a whole; so does one that has something where junk was decided without it.
 """
 
 from collections.abc import Sequence
 
-from varlog.base.errors import InvalidArgument, Trimmed, Unavailable, VarlogError
-from varlog.base.ids import Glsn, NodeId, Slot
+from varlog.base.errors import InvalidArgument, Taken, Trimmed, Unavailable, VarlogError
+from varlog.base.ids import FIRST_GLSN, Glsn, NodeId, Slot
+from varlog.core.ordering.sequencer import Stripes
 from varlog.core.replica import ReplicaState
 from varlog.node.catch_up import READ_TIMEOUT_S, catch_up
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.transport.peer import Peer
+from varlog.wire.batch import check_batch, junk_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
-async def settle(replica: Replica, base: Glsn, end: Slot, sources: Sequence[NodeId], connect: Connect) -> None:
+async def settle(
+    replica: Replica, base: Glsn, end: Slot, junk: Slot | None, sources: Sequence[NodeId], connect: Connect
+) -> None:
     """On return the replica has and has bound all slots before `end`, and can be finished there."""
     if replica.state is ReplicaState.FINISHED:
         return
     if replica.state is ReplicaState.OPEN:
         raise InvalidArgument(f"{replica.id} must be sealed before it is settled")
     await replica.flush()
+    await _take_what_is_missing(replica, end if junk is None else junk, sources, connect)
+    if junk is not None:
+        await _fill(replica, junk, end)
+    replica.release(base, end)
+
+
+async def _take_what_is_missing(replica: Replica, end: Slot, sources: Sequence[NodeId], connect: Connect) -> None:
     why = "it was given no other members to ask"
     trimmed: Trimmed | None = None
     for source in sources:
@@ -42,7 +54,18 @@ async def settle(replica: Replica, base: Glsn, end: Slot, sources: Sequence[Node
         replica.fail(Unavailable(f"it lacks slots from {replica.log.durable} on, which the others have trimmed"))
     if replica.log.durable < end:
         raise Unavailable(f"{replica.id} lacks slots {replica.log.durable} to {end - 1}: {why}")
-    replica.release(base, end)
+
+
+async def _fill(replica: Replica, start: Slot, end: Slot) -> None:
+    """Junk, one batch for each stretch of positions. What an earlier try has filled is found to be the same."""
+    spec = replica.spec
+    pieces = Stripes(FIRST_GLSN, spec.unit, spec.streams).bindings(spec.index, start, end)
+    batches = [junk_batch(piece.count) for piece in pieces]
+    try:
+        await replica.store(start, [(batch, check_batch(batch)) for batch in batches], settle=True)
+    except Taken as error:
+        replica.fail(Unavailable(f"it has slots from {start} on, which were given up without it"))
+        raise Unavailable(f"{replica.id} is to be copied anew") from error
 
 
 async def _tail(replica: Replica, peer: Peer) -> Slot:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import InvalidArgument, VarlogError, WrongWriter
+from varlog.base.errors import InvalidArgument, Trimmed, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
+from varlog.core.replica import ReplicaState
 from varlog.node.reads import serve_read
 from varlog.node.replica import Batches, Replica
 from varlog.node.replicas import Replicas
@@ -53,6 +54,7 @@ class Verbs:
             Method.PRODUCER: self.producer,
             Method.DIRECTORY: self.directory,
             Method.LEAD: self.lead,
+            Method.GRANT: self.grant,
         }
 
     def _find(self, replica: pb.ReplicaId) -> Replica:
@@ -81,7 +83,7 @@ class Verbs:
 
         def done(error: VarlogError | None) -> None:
             if error is None:
-                request.reply(replica.status())
+                request.reply(self._status(replica))
             else:
                 request.fail(error)
 
@@ -93,7 +95,21 @@ class Verbs:
         batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
         if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):
             return None
+        if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
+            raise Trimmed(f"what is at slot {message.slot} is trimmed", replica.log.trimmed_glsn + 1)
+        ahead = self._replicas.ahead(replica)
+        if ahead is not None and message.slot > replica.log.appended and replica.state is ReplicaState.OPEN:
+            ahead.hold(Slot(message.slot), batches, done)
+            return None
         return self._store_elsewhere(request, replica, message, batches)
+
+    def _status(self, replica: Replica) -> pb.ReplicaStatus:
+        """With what came before its turn."""
+        status = replica.status()
+        ahead = self._replicas.ahead(replica)
+        if ahead is not None:
+            status.ahead = ahead.first or 0
+        return status
 
     def _shut_out(self, replica: Replica, writer: int) -> None:
         """From its first word on a writer is the only one; what is still on its way from an older one is refused."""
@@ -105,7 +121,7 @@ class Verbs:
         self, request: Request, replica: Replica, message: pb.StoreRequest, batches: Batches
     ) -> None:
         await replica.store(Slot(message.slot), batches, settle=message.settle)
-        request.reply(replica.status())
+        request.reply(self._status(replica))
 
     def _take(self, request: Request) -> Awaitable[None] | None:
         """A STORE that is not answered: what cannot be taken is left. The primary hears of no commit then, and asks."""
@@ -114,6 +130,8 @@ class Verbs:
         try:
             replica = self._replicas.find(message.log, message.segment, message.stream)
             self._shut_out(replica, message.writer)
+            if message.base:
+                replica.release(Glsn(message.base), Slot(message.committed))
         except VarlogError:
             return None
         try:
@@ -158,9 +176,13 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.SealRequest)
         replica = self._find(message.replica)
+        ahead = self._replicas.ahead(replica)
+        if ahead is not None:
+            ahead.seal()
         await replica.seal()
         status = replica.status()
-        status.leads = replica.leads in (pb.LEADS, pb.LEADS_WAITING)
+        # Who grants positions acknowledges nothing: how far others have is not for him to say.
+        status.leads = replica.spec.ordering == "leader" and replica.leads in (pb.LEADS, pb.LEADS_WAITING)
         request.reply(status)
 
     async def digest(self, request: Request) -> None:
@@ -190,7 +212,8 @@ class Verbs:
         assert isinstance(message, pb.FinishRequest)
         replica = self._find(message.replica)
         if message.base:
-            await self._replicas.settle(replica, Glsn(message.base), Slot(message.end), message.sources)
+            junk = Slot(message.junk_slot) if message.HasField("junk_slot") else None
+            await self._replicas.settle(replica, Glsn(message.base), Slot(message.end), message.sources, junk)
         await replica.finish(Slot(message.end))
         request.reply(replica.status())
 
@@ -266,8 +289,24 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.LeadRequest)
         replica = self._find(message.replica)
-        self._replicas.leader(replica).begin(Glsn(message.base))
-        request.reply(replica.status())
+        granted = 0
+        if replica.spec.ordering == "sequencer":
+            sequencer = self._replicas.sequencer(replica)
+            sequencer.begin(Glsn(message.base))
+            granted = sequencer.granted
+        else:
+            self._replicas.leader(replica).begin(Glsn(message.base))
+        status = replica.status()
+        status.granted = granted
+        request.reply(status)
+
+    def grant(self, request: Request) -> None:
+        message = request.message
+        assert isinstance(message, pb.GrantRequest)
+        sequencer = self._replicas.sequencer(self._replicas.find(message.log, message.segment, message.stream))
+        sequencer.begin(Glsn(message.base))
+        first, skipped = sequencer.grant(message.count, message.expect if message.HasField("expect") else None)
+        request.reply(pb.GrantReply(first=first, skipped=skipped))
 
     def directory(self, request: Request) -> None:
         message = request.message

@@ -307,26 +307,31 @@ class NodeLinks:
         if segment.ordering != "cut":
             request.base = segment.base
             request.sources.extend(node for node in stream.members if node != link.node)
+            if stream.HasField("junk_slot"):
+                request.junk_slot = stream.junk_slot
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
 
     def begin_to_lead(self, log: LogId) -> None:
-        """A segment has become part of a log: who is to lead it may begin at once."""
+        """A segment has become part of a log: who is to lead it, or to grant its positions, may begin at once."""
         segment = self._catalog.log(log).chain[-1]
-        for stream in segment.streams:
+        for stream in segment.streams[:1]:
             link = self._links.get(NodeId(stream.members[0]))
-            if segment.ordering == "leader" and stream.state != pb.STREAM_FINALIZED and link is not None:
+            if segment.ordering != "cut" and stream.state != pb.STREAM_FINALIZED and link is not None:
                 self._mend(link, "lead", ReplicaId(log, Epoch(segment.epoch), StreamId(stream.id)), self._lead)
 
     async def _lead(self, link: NodeLink, replica: ReplicaId) -> None:
         await self.lead(link.node, replica)
 
-    async def lead(self, node: NodeId, replica: ReplicaId) -> Slot:
-        """Have a node lead a stream; how far that is committed. Asked again, it only says so."""
+    async def lead(self, node: NodeId, replica: ReplicaId) -> int:
+        """Have a node lead a stream, or grant positions; one past the last that is committed, or granted.
+
+        Asked again, it only says so.
+        """
         segment = self._catalog.log(replica.log).chain[replica.segment - 1]
         request = pb.LeadRequest(replica=_name(replica), base=segment.base)
         status = await self.ask(node, Method.LEAD, request)
         assert isinstance(status, pb.ReplicaStatus)
-        return Slot(status.committed)
+        return status.granted or segment.base + status.committed
 
     async def _drop(self, link: NodeLink, replica: ReplicaId) -> None:
         await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)

@@ -2,10 +2,12 @@
 
 import asyncio
 
+from varlog.base import limits
 from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed, Unsupported
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
 from varlog.base.names import check_name
 from varlog.core.ordering.leader import default_ack
+from varlog.core.ordering.sequencer import DEFAULT_UNIT
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
@@ -16,7 +18,7 @@ from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
 
-ORDERINGS = ("cut", "leader")
+ORDERINGS = ("cut", "leader", "sequencer")
 MOST_REPLICAS = 16
 MOST_STREAMS = 1024
 LEAST_ROLL_BYTES = 1 << 20
@@ -51,7 +53,7 @@ class Logs:
         message: pb.CreateLogRequest = request.message
         check_name(message.name)
         _check_roll(message.roll_bytes, message.roll_ms)
-        wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams))
+        wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit))
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
         placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
@@ -78,6 +80,7 @@ class Logs:
             base=FIRST_GLSN,
             replicas=wanted.replicas,
             ack=wanted.ack,
+            unit=wanted.unit,
             streams=[
                 pb.StreamInfo(id=index, members=members, from_glsn=FIRST_GLSN)
                 for index, members in enumerate(placed, 1)
@@ -91,6 +94,7 @@ class Logs:
             replicas=wanted.replicas,
             ack=wanted.ack,
             streams=wanted.streams,
+            unit=wanted.unit,
             roll_bytes=message.roll_bytes,
             roll_ms=message.roll_ms,
             next_stream=wanted.streams + 1,
@@ -175,13 +179,16 @@ def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
         replicas=replicas,
         ack=message.ack or (log.ack if same else 0),
         streams=message.streams or (1 if ordering == "leader" else log.streams),
+        unit=message.unit or (log.unit if ordering == "sequencer" else 0),
     )
 
 
 def _needs_segment(log: pb.LogInfo, wanted: Settings) -> bool:
     """Under `cut` streams come and go inside a segment; what they are made of does not change."""
     last = log.chain[-1]
-    return (wanted.ordering, wanted.replicas, wanted.ack) != (last.ordering, last.replicas, last.ack)
+    there = (last.ordering, last.replicas, last.ack, last.unit)
+    moved = wanted.ordering == "sequencer" and wanted.streams != len(last.streams)
+    return moved or (wanted.ordering, wanted.replicas, wanted.ack, wanted.unit) != there
 
 
 def _checked(wanted: Settings) -> Settings:
@@ -192,14 +199,21 @@ def _checked(wanted: Settings) -> Settings:
         raise InvalidArgument(f"a log has 1 to {MOST_REPLICAS} replicas, not {wanted.replicas}")
     if not 1 <= wanted.streams <= MOST_STREAMS:
         raise InvalidArgument(f"a log has 1 to {MOST_STREAMS} streams, not {wanted.streams}")
+    if wanted.unit and wanted.ordering != "sequencer":
+        raise InvalidArgument(f"under `{wanted.ordering}` positions are not striped over streams: there is no unit")
     if wanted.ordering == "leader":
         return _checked_leader(wanted)
     if wanted.ack not in (0, wanted.replicas):
         raise InvalidArgument(
-            f"under `cut` an entry gets its position when all {wanted.replicas} replicas have it: "
+            f"under `{wanted.ordering}` an entry is in the log when all {wanted.replicas} replicas have it: "
             f"ack is {wanted.replicas}, not {wanted.ack}"
         )
-    return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams)
+    unit = 0
+    if wanted.ordering == "sequencer":
+        unit = wanted.unit or DEFAULT_UNIT
+        if unit > limits.BATCH_ENTRIES:
+            raise InvalidArgument(f"a stripe has at most {limits.BATCH_ENTRIES} positions, not {unit}")
+    return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams, unit)
 
 
 def _checked_leader(wanted: Settings) -> Settings:

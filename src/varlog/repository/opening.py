@@ -1,7 +1,7 @@
 """New streams: which nodes may have them, and opening their replicas before anybody is told of them."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from varlog.base.errors import Unavailable, VarlogError
@@ -35,20 +35,31 @@ def has_no_room(volumes: Sequence[pb.Volume]) -> bool:
 
 
 async def open_replicas(
-    links: NodeLinks, log: pb.LogInfo, segment: pb.SegmentInfo, streams: Iterable[pb.StreamInfo]
+    links: NodeLinks, log: pb.LogInfo, segment: pb.SegmentInfo, streams: Sequence[pb.StreamInfo]
 ) -> None:
     """On every member of every stream; raises `Unavailable` unless all of them are open."""
     calls = []
     for stream in streams:
-        spec = pb.ReplicaSpec(
-            replica=pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id),
-            ordering=segment.ordering,
-            members=stream.members,
-            log_name=log.name,
-            ack=segment.ack,
-        )
+        spec = describe_replica(log, segment, streams, stream)
         calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]
     await all_or_first_error(calls, f"streams of log {log.name!r} could not be opened")
+
+
+def describe_replica(
+    log: pb.LogInfo, segment: pb.SegmentInfo, streams: Sequence[pb.StreamInfo], stream: pb.StreamInfo
+) -> pb.ReplicaSpec:
+    """What a node must know of a replica of one of the segment's `streams`."""
+    spec = pb.ReplicaSpec(
+        replica=pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id),
+        ordering=segment.ordering,
+        members=stream.members,
+        log_name=log.name,
+        ack=segment.ack,
+    )
+    if segment.ordering == "sequencer":
+        spec.unit, spec.streams = segment.unit, len(streams)
+        spec.index = [each.id for each in streams].index(stream.id)
+    return spec
 
 
 async def all_or_first_error(calls: list[Coroutine[Any, Any, None]], what: str) -> None:

@@ -20,6 +20,7 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
+from varlog.repository.opening import describe_replica
 from varlog.repository.orderer import Orderer
 from varlog.repository.survey import LOOK_S, Survey
 from varlog.runtime.scope import Scope
@@ -195,13 +196,10 @@ class Rebuilder:
     def _request(self, name: ReplicaId, stream: pb.StreamInfo, sources: list[NodeId]) -> pb.CopyRequest:
         log = self._catalog.log(name.log)
         copy = stream.copy
-        spec = pb.ReplicaSpec(
-            replica=pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream),
-            ordering=log.chain[name.segment - 1].ordering,
-            members=_with_copy(stream, copy),
-            log_name=log.name,
-            copy=copy.number,
-        )
+        segment = log.chain[name.segment - 1]
+        spec = describe_replica(log, segment, segment.streams, stream)
+        spec.copy = copy.number
+        spec.members[:] = _with_copy(stream, copy)
         return pb.CopyRequest(spec=spec, end=stream.end_slot, sources=sources, in_place=_in_place(copy))
 
     async def _swap_in(self, name: ReplicaId, stream: pb.StreamInfo, status: pb.ReplicaStatus) -> None:

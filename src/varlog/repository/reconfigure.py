@@ -20,14 +20,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from varlog.base.errors import Unavailable
-from varlog.base.ids import LogId, NodeId, Slot, StreamId
+from varlog.base.ids import LogId, NodeId, StreamId
 from varlog.core.placement import Candidate, place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
-from varlog.repository.sealing import refuse_unsealable, seal_members
+from varlog.repository.sealing import StreamEnd, refuse_unsealable, seal_members
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -39,9 +39,11 @@ class Settings:
     replicas: int
     ack: int
     streams: int
+    unit: int = 0
+    """Under `sequencer`: positions that go to one stream before the next has its turn."""
 
 
-Change = Callable[[pb.LogInfo, dict[StreamId, Slot], int], None]
+Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
 """Works on a copy of a log's record, given where the streams end, and one past the last position of the log."""
 
 
@@ -62,7 +64,7 @@ class Reconfigurer:
             for new in fresh:
                 new.from_glsn = self._orderer.order(number).high_watermark + 1
 
-            def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+            def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_streams(changed.chain[-1], ends, until)
                 changed.chain[-1].streams.extend(fresh)
 
@@ -83,13 +85,14 @@ class Reconfigurer:
             ordering=wanted.ordering,
             replicas=members or wanted.replicas,
             ack=wanted.ack,
+            unit=wanted.unit,
             created_us=self._clock.wall_us(),
         )
         free = self._candidates(nodes)
         free = staying(free, log, segment.replicas) if stay else free
         async with self._opened(log, segment, wanted.streams, free) as fresh:
 
-            def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+            def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_segment(changed.chain[-1], ends, until)
                 segment.base = until
                 for new in fresh:
@@ -97,14 +100,14 @@ class Reconfigurer:
                 segment.streams.extend(fresh)
                 changed.chain.append(segment)
                 changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
-                changed.streams = wanted.streams
+                changed.streams, changed.unit = wanted.streams, wanted.unit
 
             await self._end(number, open_streams(log), change)
 
     async def seal(self, number: LogId) -> pb.LogInfo:
         """The log ends here, for good."""
 
-        def change(changed: pb.LogInfo, ends: dict[StreamId, Slot], until: int) -> None:
+        def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
             _end_segment(changed.chain[-1], ends, until)
             changed.sealed = True
 
@@ -154,10 +157,10 @@ class Reconfigurer:
     async def _end_by_cut(self, number: LogId, ending: list[StreamId], change: Change) -> None:
         """The end is the last cut."""
         order = self._orderer.order(number)
-        ends: dict[StreamId, Slot] = {}
+        ends: dict[StreamId, StreamEnd] = {}
         try:
             for stream in ending:
-                ends[stream] = await self._orderer.finalize(number, stream)
+                ends[stream] = StreamEnd(await self._orderer.finalize(number, stream))
             until = order.high_watermark + 1
             changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
         except REFUSED:
@@ -181,7 +184,7 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
 
 def settings_of(log: pb.LogInfo) -> Settings:
     """What the next segment of a log is made of, if nobody says otherwise."""
-    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams)
+    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams, log.unit)
 
 
 def open_streams(log: pb.LogInfo) -> list[StreamId]:
@@ -191,16 +194,18 @@ def open_streams(log: pb.LogInfo) -> list[StreamId]:
     return [StreamId(stream.id) for stream in log.chain[-1].streams if stream.state != pb.STREAM_FINALIZED]
 
 
-def _end_streams(segment: pb.SegmentInfo, ends: dict[StreamId, Slot], until: int) -> None:
+def _end_streams(segment: pb.SegmentInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
     for stream in segment.streams:
         end = ends.get(StreamId(stream.id))
         if end is not None:
             stream.state = pb.STREAM_FINALIZED
-            stream.end_slot = end
+            stream.end_slot = end.slot
+            if end.junk is not None:
+                stream.junk_slot = end.junk
             stream.until_glsn = until
 
 
-def _end_segment(segment: pb.SegmentInfo, ends: dict[StreamId, Slot], until: int) -> None:
+def _end_segment(segment: pb.SegmentInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
     _end_streams(segment, ends, until)
     segment.state = pb.SEGMENT_SEALED
     segment.end = until

@@ -5,7 +5,8 @@
               3  silent               may have been acknowledged: the segment ends behind slot 11.
 
 If the leader itself answers, it says how far it has acknowledged, and the segment ends there or behind what W
-members have.
+members have. A segment of several streams ends behind the last position of any of them that may have been
+acknowledged; what is missing before it in the others is junk, from where all who answered had nothing.
 
 All are asked at once. Enough answers are enough, but every other one can only make the end a nearer one: what lies
 between was never acknowledged, and whoever has it may be lost before the others got it. So those that are connected
@@ -14,10 +15,12 @@ that is as right, until one is recorded.
 """
 
 import asyncio
+from typing import NamedTuple
 
 from varlog.base.errors import Timeout, Unavailable, VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
-from varlog.core.ordering import leader
+from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering import leader, sequencer
+from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import Clock
 from varlog.repository.links import NodeLinks
 from varlog.runtime.scope import Scope
@@ -30,13 +33,38 @@ GRACE_S = 0.2
 """How long after enough answers the rest is waited for."""
 
 
-async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, Slot], int]:
+class StreamEnd(NamedTuple):
+    """Where a stream ends."""
+
+    slot: Slot
+    junk: Slot | None = None
+    """Slots from here to the end were written by nobody."""
+
+
+def stripes_of(segment: pb.SegmentInfo) -> Stripes:
+    """Where positions lie that follow from their slots; under `leader` there is one stream."""
+    return Stripes(Glsn(segment.base), segment.unit or 1, len(segment.streams))
+
+
+async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, StreamEnd], int]:
     """Seal the last segment: where its streams end, and one past its last position; `Unavailable` if too few answer."""
     segment = log.chain[-1]
-    (stream,) = segment.streams
-    sealing = Sealing(links, ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), segment, stream)
-    end = await sealing.run(clock)
-    return {StreamId(stream.id): end}, segment.base + end
+    sealings = [
+        Sealing(links, ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), segment, stream)
+        for stream in segment.streams
+    ]
+    answers = await asyncio.gather(*(sealing.run(clock) for sealing in sealings), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    acknowledged = [answer for answer in answers if not isinstance(answer, BaseException)]
+    stripes = stripes_of(segment)
+    until = sequencer.end_of(stripes, acknowledged)
+    ends: dict[StreamId, StreamEnd] = {}
+    for index, (stream, sealing) in enumerate(zip(segment.streams, sealings, strict=True)):
+        end = stripes.slots(index, until)
+        ends[StreamId(stream.id)] = StreamEnd(end, sequencer.junk_from(end, sealing.tails))
+    return ends, until
 
 
 def refuse_unsealable(links: NodeLinks, log: pb.LogInfo) -> None:
@@ -62,7 +90,8 @@ class Sealing:
         self._members = [NodeId(node) for node in stream.members]
         self._ack = segment.ack
         self._quorum = leader.seal_quorum(len(self._members), self._ack)
-        self._tails: dict[NodeId, Slot] = {}
+        self.tails: dict[NodeId, Slot] = {}
+        """Of those that are sealed."""
         self._refusals: dict[NodeId, str] = {}
         self._acknowledged: Slot | None = None
         """By the leader, if that has answered."""
@@ -80,7 +109,7 @@ class Sealing:
             raise Unavailable(self._too_few()) from error
         finally:
             await scope.close()
-        return leader.end_of(list(self._tails.values()), len(self._members), self._ack, self._acknowledged)
+        return leader.end_of(list(self.tails.values()), len(self._members), self._ack, self._acknowledged)
 
     async def _wait_for_the_rest(self, clock: Clock) -> None:
         try:
@@ -103,18 +132,18 @@ class Sealing:
         self._look()
 
     def _sealed(self, node: NodeId, tail: Slot, acknowledged: Slot | None) -> None:
-        self._tails[node] = tail
+        self.tails[node] = tail
         self._acknowledged = acknowledged if acknowledged is not None else self._acknowledged
         self._look()
 
     def _look(self) -> None:
         """Is it enough?"""
-        answered = len(self._tails) + len(self._refusals) == len(self._members)
+        answered = len(self.tails) + len(self._refusals) == len(self._members)
         if answered and not self._all.done():
             self._all.set_result(None)
         if self._enough.done():
             return
-        if len(self._tails) >= self._quorum:
+        if len(self.tails) >= self._quorum:
             self._enough.set_result(None)
         elif answered:
             self._enough.set_exception(Unavailable("all have answered"))
@@ -123,5 +152,5 @@ class Sealing:
         why = "; ".join(f"node {node}: {message}" for node, message in sorted(self._refusals.items()))
         return (
             f"{self._quorum} of {len(self._members)} members must be sealed before it is certain what was "
-            f"acknowledged; {len(self._tails)} are ({why or 'the others do not answer'})"
+            f"acknowledged; {len(self.tails)} are ({why or 'the others do not answer'})"
         )

@@ -17,6 +17,7 @@ from varlog.base.errors import (
     WrongWriter,
 )
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.core.ordering.sequencer import first_open
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
@@ -32,6 +33,7 @@ from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.roller import Roller
+from varlog.repository.sealing import stripes_of
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
@@ -210,7 +212,7 @@ class Service:
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
 
     async def _tail_by_leader(self, request: Request) -> None:
-        """The leader knows. That nobody had followed it is certain if we still lead after it has answered (I10)."""
+        """Who numbers entries knows. That nobody had followed is certain if we still lead after it answered (I10)."""
         clock = self._world.clock
         deadline = clock.now() + LED_TAIL_S
         while True:
@@ -235,7 +237,7 @@ class Service:
         segment = log.chain[-1]
         stream = segment.streams[0]
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-        return segment.base + await self._links.lead(NodeId(stream.members[0]), name) - 1
+        return await self._links.lead(NodeId(stream.members[0]), name) - 1
 
     # ------------------------------------------------------------ trim
 
@@ -295,16 +297,15 @@ class Service:
         return self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
 
     def _reported_tail(self, log: pb.LogInfo) -> int:
-        """Under `leader` as far as members have told it."""
+        """Where members number entries, as far as they have told it."""
         segment = log.chain[-1]
         if log.sealed or segment.ordering == "cut":
             return segment.end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
-        stream = segment.streams[0]
-        return (
-            segment.base
-            - 1
-            + self._links.reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
-        )
+        tails = [
+            self._links.reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
+            for stream in segment.streams
+        ]
+        return first_open(stripes_of(segment), tails) - 1
 
     def _committed(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
         known = self._orderer.order(replica.log).stream(replica.stream)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from random import Random
 
-from varlog.base.errors import Corrupt, ReplicaFailed
+from varlog.base.errors import Corrupt, Junk, ReplicaFailed
 from varlog.base.ids import ReplicaId, Slot
 from varlog.client import Log
-from varlog.sim.history import FinalLog, Replica, fingerprint
+from varlog.sim.history import JUNK, FinalLog, Replica, fingerprint
 from varlog.sim.host import Host, Process
 from varlog.sim.workload import microseconds
 from varlog.storage.replica_log import ReplicaLog
@@ -30,6 +30,13 @@ async def read_whole_log(log: Log, name: str) -> FinalLog:
             final.streams.append(entry.stream)
             final.slots.append(entry.slot)
             final.times_us.append(microseconds(entry.time))
+    there = set(final.glsns)
+    for glsn in range(final.trimmed + 1, tail + 1):
+        if glsn not in there:
+            try:
+                await log.read(glsn)
+            except Junk:
+                final.junk.append(glsn)
     return final
 
 
@@ -107,7 +114,9 @@ async def _read_batches(log: ReplicaLog, record: Replica) -> None:
         run = await log.read(slot, log.durable, READ_BYTES)
         for found in walk_records(run.data):
             if found.kind == RecordKind.BATCH:
-                payloads = Batch(run.data[found.body : found.body + found.length]).payloads()
+                batch = Batch(run.data[found.body : found.body + found.length])
+                junk = [JUNK] * len(batch) if batch.junk else []
+                payloads = junk or [fingerprint(payload) for payload in batch.payloads()]
                 skipped = max(0, record.first_slot - found.slot)
-                record.payloads += [fingerprint(payload) for payload in payloads[skipped:]]
+                record.payloads += payloads[skipped:]
         slot = run.end

@@ -19,6 +19,7 @@ def draw(seed: int | str) -> Weather:
     shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
+    shape = _draw_sequencer(Random(f"{seed}/sequencer"), shape)
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
@@ -108,6 +109,14 @@ def _draw_reshapes(seed: int | str, shape: Shape) -> Shape:
     ordering = random.choice(("cut", "leader"))
     streams = 1 if ordering == "leader" else shape.streams
     return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds, ordering=ordering, streams=streams)
+
+
+def _draw_sequencer(random: Random, shape: Shape) -> Shape:
+    """In a third of the seeds logs begin under a sequencer; stripes may be short, or of one entry each."""
+    if random.random() >= 0.33:
+        return shape
+    unit = max(shape.batch_entries, random.choice((1, 4, 32, 4096)))
+    return replace(shape, ordering="sequencer", streams=random.choice((1, 1, 2, 3)), unit=unit)
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

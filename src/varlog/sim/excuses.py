@@ -76,9 +76,14 @@ class Excuses:
             return "the log is sealed"
         if stream.state == pb.STREAM_FINALIZED:
             return "it has ended"
-        troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
-        troubles += filter(None, [self.stuck_with_rot(info, stream)])
-        if self.healable(info) and self._sealable(info, stream):
+        # Positions go round all streams of a segment under a sequencer: if one is stuck, all are.
+        segment = next(segment for segment in info.chain if stream in segment.streams)
+        together = list(segment.streams) if segment.ordering == "sequencer" else [stream]
+        troubles = [
+            trouble for each in together for node in each.members if (trouble := self.trouble(info, each, node))
+        ]
+        troubles += filter(None, [self.stuck_with_rot(info, each) for each in together])
+        if self.healable(info) and all(self._sealable(info, each) for each in together):
             # It must be noticed, and another stream take its place; but a flipped bit is found only by who reads it.
             troubles = [trouble for trouble in troubles if trouble.startswith("a bit")]
         return next(iter(troubles), "")
@@ -115,7 +120,7 @@ class Excuses:
         """Whether every stream of a log has a member left."""
         last = info.chain[-1]
         led = last.ordering != "cut" and not info.sealed
-        if led and not (self.healable(info) and self._sealable(info, last.streams[0])):
+        if led and not (self.healable(info) and all(self._sealable(info, stream) for stream in last.streams)):
             return False  # where it ends only its leader knows, or who may seal it
         if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
             return False

@@ -28,6 +28,10 @@ def payload_bytes(name: str, padding: int = 0) -> bytes:
     return f"{name};".encode() + (_PATTERN * (padding // len(_PATTERN) + 1))[:padding]
 
 
+JUNK = "(junk)"
+"""What is at a position that was given up."""
+
+
 def fingerprint(payload: bytes) -> str:
     """A payload as histories name it."""
     name = payload[:ID_CHARACTERS].split(b";", 1)[0].decode("ascii", "backslashreplace")
@@ -59,6 +63,8 @@ class Append(Operation):
     payloads: list[str] = field(default_factory=list)
     token: str = ""
     """Producer, stream and sequence, where known."""
+    expect: int = 0
+    """The only position that it may get; 0: any."""
     lane: str = ""
     """Acked sends of one lane are in the log in the order in which they began; empty: no lane."""
     outcome: str = "unknown"
@@ -134,6 +140,8 @@ class Chain(Operation):
     """Of each segment: epoch, base, end (0 while it is open). Empty: it ended in an error."""
     streams: list[list[int]] = field(default_factory=list)
     """Of each stream: its id, the epoch of its segment, and its end (-1 while it is open)."""
+    orderings: list[str] = field(default_factory=list)
+    """Of each segment."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -158,6 +166,8 @@ class FinalLog:
     streams: list[int] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     times_us: list[int] = field(default_factory=list)
+    junk: list[int] = field(default_factory=list)
+    """Positions that were given up: they hold no entry, and are not among `glsns`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,6 +213,8 @@ class Expectation:
     """Seconds from then on within which an append must be acked."""
     excuse: str = ""
     """Why this stream need not take appends; empty: it must."""
+    any_stream: bool = False
+    """Where entries lie clients do not choose: an append to any stream of the log will do."""
     replicas: int = 0
     """How many replicas that work it must have at the end."""
     thin: str = ""

@@ -76,7 +76,7 @@ class Reshaper:
                 return
 
     def _wanted(self, kind: str, random: Random) -> dict[str, Any]:
-        """More streams than one are refused where there is a leader: he takes that for an answer."""
+        """More streams than one are refused where there is a leader, and a unit where nothing is striped: so be it."""
         if kind == "roll":
             return {"roll": True}
         if kind == "streams":
@@ -84,8 +84,10 @@ class Reshaper:
         replicas = random.randint(*self._replicas)
         if kind == "replicas":
             return {"replicas": replicas}
-        ordering = random.choice(("cut", "leader"))
-        return {"ordering": ordering, "replicas": replicas, "streams": random.randint(1, 3 if ordering == "cut" else 1)}
+        ordering = random.choice(("cut", "leader", "sequencer"))
+        streams = random.randint(1, 1 if ordering == "leader" else 3)
+        wanted = {"ordering": ordering, "replicas": replicas, "streams": streams}
+        return wanted | ({"unit": random.choice((10, 64))} if ordering == "sequencer" else {})
 
     async def wait(self, seconds: float) -> list[Violation]:
         """Until what he has begun is answered, for so long at most; what is wrong if he is not."""
@@ -101,6 +103,7 @@ class Reshaper:
 
 def tell(record: Chain, told: LogDescription) -> None:
     """What a log's chain is said to be."""
+    record.orderings = [each.ordering for each in told.chain]
     record.segments = [[each.epoch, each.base, each.end or 0] for each in told.chain]
     record.streams = [
         [stream.id, each.epoch, -1 if stream.end_slot is None else stream.end_slot]

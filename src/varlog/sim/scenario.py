@@ -192,6 +192,7 @@ class Scenario:
                     ordering=self.shape.ordering,
                     replicas=self.shape.replicas,
                     streams=self.shape.streams,
+                    unit=self.shape.unit or None,
                     roll_seconds=self.shape.roll_seconds,
                 )
         except AlreadyExists:
@@ -267,9 +268,11 @@ class Scenario:
                     continue
                 known = Expectation(log=name, stream=stream.id, healed=healed, healed_time=healed_time)
                 known.bound, known.excuse = BOUND_SECONDS, excuse
+                known.any_stream = info.chain[-1].ordering == "sequencer"
                 expected[name, stream.id] = self.history.add(known)
                 if not excuse:
-                    probes.append(admin.spawn(self._probe(admin, cluster.log(name), name, stream.id), "probe"))
+                    chosen = None if known.any_stream else stream.id
+                    probes.append(admin.spawn(self._probe(admin, cluster.log(name), name, chosen), "probe"))
         for probe in probes:
             await probe
         return bool(probes)
@@ -382,7 +385,7 @@ class Scenario:
         stream = next(stream for stream in streams_of(info) if stream.id == number)
         known.replicas, known.thin = len(stream.members), self.excuses.thin(info, stream)
 
-    async def _probe(self, admin: Process, log: Log, name: str, stream: int) -> None:
+    async def _probe(self, admin: Process, log: Log, name: str, stream: int | None) -> None:
         """Append to one stream until it works, or the bound has passed."""
         deadline = self.loop.now + BOUND_SECONDS
         while self.loop.now < deadline:

@@ -30,10 +30,13 @@ TIMEOUTS = (0.3, 2.0, 10.0)
 CANCELLED = 0.03
 """Share of appends that are cancelled soon after they were begun."""
 
+CONDITIONAL = 0.2
+"""Share of single appends that may get the next position only, where logs can do that."""
+
 CALM_RATE = 5.0
 """Most operations a second of a client once faults have stopped."""
 
-SETTLES = ("Sealed",)
+SETTLES = ("Sealed", "Junk")
 """Errors of `retry` which say that the append is certainly not in the log, whatever was sent before."""
 
 RETRIES = 3
@@ -112,7 +115,7 @@ class Worker:
             found.append(Pipeline(self, number, name, logs[name], None))
         if self._shape.named_producers:
             name = self._plan.log_names[0]
-            stream = self.random.randint(1, self._shape.streams)
+            stream = self.random.randint(1, self._shape.streams) if not self._shape.unit else 0
             journal = self._plan.journals.setdefault(self.process.host.name, Journal(stream if stream % 2 else None))
             found.append(Pipeline(self, len(found), name, logs[name], journal))
         return found
@@ -159,7 +162,10 @@ class Worker:
         append = Append(log=name, payloads=[fingerprint(payload) for payload in payloads])
         single = len(payloads) == 1 and self.random.random() < 0.8
         timeout = self._timeout()
-        if single:
+        if single and self._shape.unit and self.random.random() < CONDITIONAL:
+            append.expect = self._plan.known[name] + 1
+            send = log.append(payloads[0], expect=append.expect, timeout=timeout)
+        elif single:
             send = log.append(payloads[0], timeout=timeout)
         else:
             send = log.append_batch(payloads, timeout=timeout)

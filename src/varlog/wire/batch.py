@@ -17,6 +17,9 @@ binary layout, each buffer padded with zeros to a multiple of eight bytes:
                value offsets int32[pairs+1], values
 
 Nodes read the fixed header and check the crc; only the two ends look at columns.
+
+A batch with flag JUNK has no body. Its `count` positions were written by nobody and given up: a fact like any
+other batch, stored, copied and checked as one, and skipped by readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +56,8 @@ CRC_FROM = 12
 KEYS = 1
 HEADERS = 2
 ZSTD = 4
-KNOWN_FLAGS = KEYS | HEADERS | ZSTD
+JUNK = 8
+KNOWN_FLAGS = KEYS | HEADERS | ZSTD | JUNK
 
 NO_PRODUCER = bytes(16)
 
@@ -90,6 +94,8 @@ def read_header(data: Buffer, offset: int = 0) -> BatchHeader:
         raise Unsupported(f"batch version {version} with flags {flags:#x} is unknown to this release")
     if not 0 < count <= limits.BATCH_ENTRIES:
         raise Corrupt(f"a batch of {count} entries")
+    if flags & JUNK and (flags != JUNK or body_bytes):
+        raise Corrupt("a batch of junk that holds something")
     if body_bytes > limits.BATCH_BYTES or raw_bytes > limits.BATCH_BYTES:
         raise TooLarge(f"a batch of {max(body_bytes, raw_bytes)} bytes", limits.BATCH_BYTES)
     return BatchHeader(flags, crc, count, body_bytes, raw_bytes, time_us, sequence, producer)
@@ -171,6 +177,11 @@ def encode_batch(
     )
 
 
+def junk_batch(count: int) -> bytes:
+    """Fills so many slots. The same for everybody, so that two who fill the same slots agree."""
+    return _with_checksum(HEADER.pack(MAGIC, VERSION, JUNK, 0, 0, count, 0, 0, 0, 0, NO_PRODUCER), b"")
+
+
 def _with_checksum(header: bytes, body: Buffer) -> bytes:
     """A header whose checksum is still missing, completed, and its body."""
     before, behind = header[:CRC_AT], header[CRC_FROM:]
@@ -214,6 +225,11 @@ class Batch:
 
     def __len__(self) -> int:
         return self.header.count
+
+    @property
+    def junk(self) -> bool:
+        """Nobody wrote these positions: there are no entries."""
+        return bool(self.header.flags & JUNK)
 
     @property
     def body(self) -> memoryview:

@@ -37,6 +37,9 @@ class Method(IntEnum):
     # the `leader` ordering, served by nodes
     LEAD = 19
 
+    # the `sequencer` ordering, served by nodes
+    GRANT = 20
+
     # served by the repository
     REGISTER = 32
     CREATE_LOG = 33
@@ -78,6 +81,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
     Method.LEAD: (pb.LeadRequest, pb.ReplicaStatus),
+    Method.GRANT: (pb.GrantRequest, pb.GrantReply),
     Method.REGISTER: (pb.RegisterRequest, pb.RegisterReply),
     Method.CREATE_LOG: (pb.CreateLogRequest, pb.LogInfo),
     Method.GET_LOG: (pb.GetLogRequest, pb.LogInfo),

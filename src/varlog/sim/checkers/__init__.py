@@ -4,6 +4,7 @@ from varlog.sim.checkers import (
     agreement,
     atomic,
     chain,
+    conditional,
     dense,
     found,
     fresh_tail,
@@ -36,6 +37,7 @@ CHECKERS: dict[str, Checker] = {
     "I12": chain.check,
     "I13": trim.check,
     "I14": progress.check,
+    "conditional": conditional.check,
     "find": found.check,
     "lanes": lanes.check,
 }

@@ -23,7 +23,4 @@ def check(history: LogHistory) -> Iterator[Violation]:
 
 
 def _several_streams(history: LogHistory, places: list[int]) -> bool:
-    final = history.final
-    assert final is not None
-    base = final.glsns[0] if final.glsns else 0
-    return len({final.streams[glsn - base] for glsn in places if 0 <= glsn - base < len(final.streams)}) > 1
+    return len({history.stream_at[glsn] for glsn in places if glsn in history.stream_at}) > 1

@@ -4,9 +4,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from typing import NamedTuple
 
 from varlog.sim.history import (
+    JUNK,
     Append,
     Chain,
     Expectation,
@@ -73,6 +75,7 @@ class LogHistory:
     def __post_init__(self) -> None:
         if self.final is not None:
             self.at = dict(zip(self.final.glsns, self.final.payloads, strict=True))
+            self.at |= dict.fromkeys(self.final.junk, JUNK)
             for glsn, payload in self.at.items():
                 self.found.setdefault(payload, glsn)
 
@@ -80,6 +83,31 @@ class LogHistory:
     def trimmed(self) -> int:
         """Nothing at or below is there at the end."""
         return self.final.trimmed if self.final is not None else 0
+
+    @cached_property
+    def stream_at(self) -> dict[int, int]:
+        """Position -> stream in the final log."""
+        final = self.final
+        return dict(zip(final.glsns, final.streams, strict=False)) if final is not None else {}
+
+    @cached_property
+    def unknown_upto(self) -> float:
+        """Whether positions up to here held an entry or junk cannot be told any more."""
+        if not any("sequencer" in chain.orderings for chain in self.chains):
+            return 0
+        return self.trimmed if self.final is not None else inf
+
+    def may_follow(self, expected: int, glsn: int) -> bool:
+        """Whether an entry at `glsn` is the next one from `expected` on."""
+        if expected <= glsn <= self.unknown_upto:
+            return True
+        return glsn == self.after_junk(int(max(expected, self.unknown_upto + 1)))
+
+    def after_junk(self, glsn: int) -> int:
+        """The first position from this one on that holds an entry, or nothing yet."""
+        while self.at.get(glsn) == JUNK:
+            glsn += 1
+        return glsn
 
     def acks(self) -> list[Append]:
         return [append for append in self.appends if append.outcome == "ack"]
@@ -92,6 +120,7 @@ class LogHistory:
             for offset, payload in enumerate(append.payloads):
                 found.append(Sight(append.first + offset, payload, append.end, append))
         found += [Sight(read.glsn, read.payload, read.end, read) for read in self.reads if read.payload is not None]
+        found += [Sight(read.glsn, JUNK, read.end, read) for read in self.reads if read.error == "Junk"]
         for each in self.subscriptions:
             rows = zip(each.glsns, each.payloads, each.orders, strict=True)
             found += [Sight(glsn, payload, order, each) for glsn, payload, order in rows]

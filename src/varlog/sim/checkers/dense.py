@@ -15,7 +15,7 @@ def _in_final_log(history: LogHistory) -> Iterator[Violation]:
     final = history.final
     assert final is not None
     expected = final.trimmed + 1
-    for glsn in final.glsns:
+    for glsn in sorted((*final.glsns, *final.junk)):
         if glsn != expected:
             yield history.violation("I3", f"the final scan goes from {expected - 1} to {glsn}")
         expected = glsn + 1

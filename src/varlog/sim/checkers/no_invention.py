@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from varlog.sim.checkers.base import LogHistory, Violation
+from varlog.sim.history import JUNK
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
@@ -13,6 +14,8 @@ def check(history: LogHistory) -> Iterator[Violation]:
     places: dict[str, int] = {}
     for sight in history.sights:
         glsn, payload, end, _ = sight
+        if payload == JUNK:
+            continue
         if payload not in sent:
             yield history.violation("I5", f"{sight.source} has {payload} at {glsn}, which nobody sent")
         elif end is not None and end < sent[payload]:
@@ -29,6 +32,8 @@ def _on_replica(
 ) -> Iterator[Violation]:
     seen: set[str] = set()
     for payload in payloads:
+        if payload == JUNK:
+            continue
         if payload not in sent:
             yield history.violation("I5", f"stream {stream} on node {node} holds {payload}, which nobody sent")
         if payload in seen:

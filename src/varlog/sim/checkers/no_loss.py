@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe, highest_before
 
-GONE = ("NotWritten", "NotFound", "Junk", "Corrupt")
-"""Answers that say there is no such entry; Trimmed is judged with the trims (I13)."""
+GONE = ("NotWritten", "NotFound", "Corrupt")
+"""Answers that say there is no such entry. Trimmed is judged with the trims (I13), and Junk is a value (I2)."""
 
 
 def check(history: LogHistory) -> Iterator[Violation]:

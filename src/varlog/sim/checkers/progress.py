@@ -7,6 +7,7 @@ them as there should be, those of lost nodes rebuilt on others (C5).
 from collections.abc import Iterator
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe
+from varlog.sim.history import JUNK
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
@@ -16,7 +17,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
         limit = expected.healed_time + expected.bound
         if not any(
             append.outcome == "ack"
-            and append.stream == expected.stream
+            and (expected.any_stream or append.stream == expected.stream)
             and append.start >= expected.healed
             and append.end_time is not None
             and append.end_time <= limit
@@ -40,6 +41,9 @@ def _subscriptions(history: LogHistory) -> Iterator[Violation]:
             continue
         last = subscription.glsns[-1] if subscription.glsns else subscription.first - 1
         due = history.final.tail
+        while history.at.get(due) == JUNK:
+            due -= 1
+        due = due if due > history.unknown_upto else 0
         if subscription.stream:
             pairs = zip(history.final.glsns, history.final.streams, strict=True)
             due = max((glsn for glsn, stream in pairs if stream == subscription.stream), default=0)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from math import inf
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe
 from varlog.sim.history import Subscription
@@ -27,13 +28,16 @@ def _positions_by_stream(history: LogHistory) -> dict[int, list[int]]:
 def _all_streams(history: LogHistory, subscription: Subscription) -> Iterator[Violation]:
     expected = max(subscription.first, 1)
     for glsn in subscription.glsns:
-        if glsn != expected:
+        if not history.may_follow(expected, glsn):
             yield history.violation("I9", f"{describe(subscription)} gets {glsn} where {expected} is due")
             return
         expected = glsn + 1
     if subscription.stop and expected > subscription.stop:
         yield history.violation("I9", f"{describe(subscription)} goes beyond its stop {subscription.stop}")
     elif _ended_by_itself(subscription):
+        if history.unknown_upto == inf:
+            return
+        expected = history.after_junk(int(max(expected, history.unknown_upto + 1)))
         end = _due_end(history, subscription)
         if expected < end:
             yield history.violation("I9", f"{describe(subscription)} ends after {expected - 1}, before {end}")

@@ -81,7 +81,7 @@ class Binding(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "leads")
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "leads", "ahead", "granted")
     STATE_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,8 @@ class ReplicaStatus(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
     state: ReplicaState
     contiguous: int
     committed: int
@@ -96,7 +98,9 @@ class ReplicaStatus(_message.Message):
     high_watermark: int
     trimmed_glsn: int
     leads: bool
-    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
+    ahead: int
+    granted: int
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., leads: _Optional[bool] = ..., ahead: _Optional[int] = ..., granted: _Optional[int] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -115,20 +119,26 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "unit", "streams", "index")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     LOG_NAME_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
     log_name: str
     copy: int
     ack: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ...) -> None: ...
+    unit: int
+    streams: int
+    index: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., unit: _Optional[int] = ..., streams: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -211,16 +221,18 @@ class DigestReply(_message.Message):
     def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
-    __slots__ = ("replica", "end", "base", "sources")
+    __slots__ = ("replica", "end", "base", "sources", "junk_slot")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    JUNK_SLOT_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     end: int
     base: int
     sources: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ..., base: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
+    junk_slot: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ..., base: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., junk_slot: _Optional[int] = ...) -> None: ...
 
 class LeadRequest(_message.Message):
     __slots__ = ("replica", "base")
@@ -229,6 +241,30 @@ class LeadRequest(_message.Message):
     replica: ReplicaId
     base: int
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
+
+class GrantRequest(_message.Message):
+    __slots__ = ("log", "segment", "stream", "count", "expect", "base")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXPECT_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    segment: int
+    stream: int
+    count: int
+    expect: int
+    base: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., count: _Optional[int] = ..., expect: _Optional[int] = ..., base: _Optional[int] = ...) -> None: ...
+
+class GrantReply(_message.Message):
+    __slots__ = ("first", "skipped")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    skipped: int
+    def __init__(self, first: _Optional[int] = ..., skipped: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
     __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored", "whole")
@@ -589,7 +625,7 @@ class ForwardedReports(_message.Message):
     def __init__(self, reports: _Optional[_Iterable[_Union[GetReportResponse, _Mapping]]] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
-    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy")
+    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy", "junk_slot")
     ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -597,6 +633,7 @@ class StreamInfo(_message.Message):
     FROM_GLSN_FIELD_NUMBER: _ClassVar[int]
     UNTIL_GLSN_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
+    JUNK_SLOT_FIELD_NUMBER: _ClassVar[int]
     id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     state: StreamState
@@ -604,7 +641,8 @@ class StreamInfo(_message.Message):
     from_glsn: int
     until_glsn: int
     copy: StreamCopy
-    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ..., copy: _Optional[_Union[StreamCopy, _Mapping]] = ...) -> None: ...
+    junk_slot: int
+    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ..., copy: _Optional[_Union[StreamCopy, _Mapping]] = ..., junk_slot: _Optional[int] = ...) -> None: ...
 
 class StreamCopy(_message.Message):
     __slots__ = ("node", "replaces", "number")
@@ -617,7 +655,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -627,6 +665,7 @@ class SegmentInfo(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -636,10 +675,11 @@ class SegmentInfo(_message.Message):
     ack: int
     streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
     created_us: int
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ...) -> None: ...
+    unit: int
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -656,6 +696,7 @@ class LogInfo(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -672,7 +713,8 @@ class LogInfo(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    unit: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -748,7 +790,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -756,6 +798,7 @@ class CreateLogRequest(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -763,10 +806,11 @@ class CreateLogRequest(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    unit: int
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -777,6 +821,7 @@ class ReconfigureLogRequest(_message.Message):
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     ROLL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -787,7 +832,8 @@ class ReconfigureLogRequest(_message.Message):
     roll_ms: int
     roll: bool
     epoch: int
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    unit: int
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ("name",)

@@ -1,0 +1,338 @@
+"""Carries batches to a segment under the `sequencer` ordering: a grant, then the chain of members (W9, W14).
+
+    owner --submit--> [ GRANT: position ] --> [ STORE head, next, ..., last ] --> acked
+
+A batch whose place was given up, because we were too slow, is granted another: it is certain that it is not at the
+first. When the segment ends, each batch that had a place is looked for there; what is found is acknowledged, all
+else is certainly not in the log, and goes on in the next segment. The caller sees none of it.
+
+Once somebody was told that the outcome is unknown, and where the batch was sent, it is written there or nowhere.
+"""
+
+import asyncio
+
+from varlog.base.errors import (
+    Conflict,
+    ConnectionLost,
+    NotFound,
+    OutcomeUnknown,
+    Overloaded,
+    ReplicaFailed,
+    Sealed,
+    Timeout,
+    Trimmed,
+    Unavailable,
+    VarlogError,
+    WrongWriter,
+)
+from varlog.base.ids import Glsn, Slot
+from varlog.client.chain import Chain, Lost, Over
+from varlog.client.context import LogContext
+from varlog.client.limits import RELEASE_SECONDS, STORE_SECONDS
+from varlog.client.lookup import header_at
+from varlog.client.repository import pause
+from varlog.client.routes import StreamRoute
+from varlog.client.session import Flight, Session
+from varlog.client.writer import Carried, Owner
+from varlog.ports.clock import Timer
+from varlog.transport.peer import Peer, Reply
+from varlog.wire.batch import check_batch
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class ChainWriter:
+    """Batches for all streams of one segment; `route` is the first of them, whose head grants the positions."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        route: StreamRoute,
+        owner: Owner,
+        *,
+        depth: int,
+        session: Session[Carried] | None = None,
+    ) -> None:
+        self.broken: VarlogError | None = None
+        self.stalled = False
+        self._context = context
+        self._world = context.world
+        self._routes = context.routes
+        self._owner = owner
+        self._stripes = self._routes.stripes(route)
+        siblings = self._routes.siblings(route)
+        self.route = route
+        self._first = siblings[0]
+        self._chains = [Chain(context, each, self._stripes) for each in siblings]
+        self._depth = depth
+        self._session: Session[Carried] = session or Session(self._world.random.randbytes(16))
+        self._peer: Peer | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._over = asyncio.Event()
+        """The log's record says where the segment ends, or that there is no such log any more."""
+        self._release: Timer | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------ for the owner
+
+    @property
+    def session(self) -> Session[Carried]:
+        return self._session
+
+    def sessions(self) -> list[Session[Carried]]:
+        return [self._session]
+
+    @property
+    def ready(self) -> bool:
+        """Connected to the sequencer, with room, and answering."""
+        return (
+            self._peer is not None
+            and self._peer.closed_error is None
+            and not self.stalled
+            and self.broken is None
+            and self.carries < self._depth
+            and not self._over.is_set()
+        )
+
+    @property
+    def carries(self) -> int:
+        return len(self._session.unresolved)
+
+    @property
+    def idle(self) -> bool:
+        return not self._session.unresolved
+
+    @property
+    def most_entries(self) -> int | None:
+        """Of one batch; None: no limit but its size."""
+        return None if self._stripes.streams == 1 else self._stripes.unit
+
+    def prepare(self) -> None:
+        """Connect to the sequencer, if need be; the owner is told when it worked."""
+        if self._closed or self._connecting is not None:
+            return
+        if self._peer is None or self._peer.closed_error is not None:
+            self._connecting = self._context.scope.spawn(self._connect(), name="connect a sequencer")
+
+    def submit(self, batch: Carried) -> None:
+        """Give a batch its identity, and send it."""
+        batch.stamp(self._session.producer, self._session.next_sequence)
+        flight = self._session.add(batch)
+        self._context.scope.spawn(self._carry(flight), name="carry a batch down the chain")
+
+    def hurry(self, session: Session[Carried]) -> None:
+        """Everything that is unresolved is being carried."""
+
+    def look(self) -> None:
+        """The log has changed: has the segment ended?"""
+        now = self._routes.now(self.route)
+        if now.end is not None or self._routes.info is None or now not in self._routes.streams:
+            self._over.set()
+
+    def close(self) -> list[Flight[Carried]]:
+        """Send nothing more. What is left unanswered."""
+        self._closed = True
+        if self._release is not None:
+            self._release.cancel()
+        self._over.set()
+        return list(self._session.unresolved.values())
+
+    async def _connect(self) -> None:
+        try:
+            wait = self._not_before - self._world.clock.now()
+            if wait > 0:
+                await self._world.clock.sleep(wait)
+            node = self._first.members[0]
+            address = self._routes.address(node)
+            if address is None:
+                raise Unavailable(f"the address of node {node} is not known")
+            self._peer = await self._context.pool.get(address)
+            self._failures = 0
+        except VarlogError:
+            self._routes.refresh_soon()  # it may have moved
+            self._put_off()
+        finally:
+            self._connecting = None
+        if self._closed:
+            return
+        if self.ready:
+            self._owner.has_room()
+        elif self._peer is None and not self._over.is_set():
+            self.prepare()
+
+    def _put_off(self) -> None:
+        """The next attempt waits, longer with every failure in a row."""
+        self._failures += 1
+        self._not_before = self._world.clock.now() + pause(self._world, self._failures)
+
+    # ------------------------------------------------------------ one batch
+
+    async def _carry(self, flight: Flight[Carried]) -> None:
+        batch = flight.batch
+        placed: tuple[int, Slot] | None = None
+        try:
+            while placed is None:
+                placed = await self._place(batch)
+                if placed is None:
+                    self._end(flight)
+                    self._owner.returned(self, [batch])  # those of it who still wait are told, too
+                    return
+                index, slot = placed
+                try:
+                    await self._chains[index].write(slot, batch.data, batch.count)
+                except Lost:
+                    if not self._may_move(flight):
+                        return
+                    placed = None
+            self._acked(flight, *placed)
+        except Over:
+            await self._settle(flight, placed)
+        except VarlogError as error:
+            self._end(flight)
+            if not self._closed:
+                self._fail(batch, error, certain=placed is None)
+
+    def _fail(self, batch: Carried, error: VarlogError, *, certain: bool) -> None:
+        if certain:
+            self._owner.refused(self, batch, error, [])
+        else:
+            batch.doubtful(OutcomeUnknown(error.message))
+
+    def _may_move(self, flight: Flight[Carried]) -> bool:
+        """Its place is taken by another. Unless somebody may look for it there, or it had to be there, it goes on."""
+        batch = flight.batch
+        if batch.expect is not None:
+            self._end(flight)
+            self._owner.refused(
+                self, batch, Conflict("the position was given up before it was written", batch.expect), []
+            )
+            return False
+        if batch.told:
+            self._end(flight)
+            batch.doubtful(OutcomeUnknown("its place in the log was given up"))
+            return False
+        return True
+
+    async def _place(self, batch: Carried) -> tuple[int, Slot] | None:
+        """Have positions granted; None: by then nobody needs them any more, and they are given back as junk."""
+        first, skipped = await self._grant(batch)
+        if skipped:
+            self._give_back(Glsn(first - skipped), skipped)
+        index, slot = self._stripes.place(first)
+        if batch.told:
+            self._give_back(first, batch.count)
+            return None
+        batch.place(self._chains[index].route, slot)
+        return index, slot
+
+    def _give_back(self, first: Glsn, count: int) -> None:
+        index, slot = self._stripes.place(first)
+        work = self._fill(self._chains[index], slot, Slot(slot + count))
+        self._context.scope.spawn(work, name="fill positions that nobody needs")
+
+    async def _fill(self, chain: Chain, slot: Slot, end: Slot) -> None:
+        try:
+            await chain.fill(slot, end)
+        except (Over, VarlogError):
+            pass  # whoever needs what lies behind them fills them, or who seals the segment
+
+    async def _grant(self, batch: Carried) -> tuple[Glsn, int]:
+        request = pb.GrantRequest(
+            log=self._first.log,
+            segment=self._first.segment,
+            stream=self._first.id,
+            count=batch.count,
+            base=self._stripes.base,
+        )
+        if batch.expect is not None:
+            request.expect = batch.expect
+        failures = 0
+        while True:
+            if self._over.is_set():
+                raise Over
+            try:
+                reply = await self._ask(request)
+            except Sealed as sealed:
+                raise Over from sealed
+            except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, WrongWriter, ReplicaFailed):
+                self.stalled = True
+                failures += 1
+                self._routes.refresh_soon()
+                await self._world.clock.sleep(pause(self._world, failures))
+                continue
+            message: pb.GrantReply = reply.message
+            return Glsn(message.first), message.skipped
+
+    async def _ask(self, request: pb.GrantRequest) -> Reply:
+        """The first question of a batch leaves at once, so that batches get their positions in order."""
+        peer = self._peer
+        if peer is None or peer.closed_error is not None:
+            address = self._routes.address(self._first.members[0])
+            if address is None:
+                raise Unavailable("the address of the sequencer is not known")
+            peer = self._peer = await self._context.pool.get(address)
+        return await peer.start_call(Method.GRANT, request, (), timeout=STORE_SECONDS)
+
+    # ------------------------------------------------------------ outcomes
+
+    def _acked(self, flight: Flight[Carried], index: int, slot: Slot) -> None:
+        self._end(flight)
+        flight.batch.acked(self._stripes.glsn(index, slot), self._chains[index].route)
+        if self._release is None and not self._closed:
+            self._release = self._world.clock.call_later(RELEASE_SECONDS, self._tell)
+        self._has_room()
+
+    def _tell(self) -> None:
+        """Members before the last hear of what is in the log."""
+        self._release = None
+        for chain in self._chains:
+            chain.tell()
+
+    def _end(self, flight: Flight[Carried]) -> None:
+        self._session.unresolved.pop(flight.sequence, None)
+        self.stalled = False
+
+    def _has_room(self) -> None:
+        if not self._closed and (self.ready or self.idle):
+            self._owner.has_room()
+
+    async def _settle(self, flight: Flight[Carried], placed: tuple[int, Slot] | None) -> None:
+        """The segment takes no more. What had a place is in the log if it is there once the end is known."""
+        self._context.choice.refuse(self.route, Sealed("the segment has ended"))
+        batch = flight.batch
+        try:
+            if placed is not None and not await self._is_there(batch, *placed):
+                placed = None
+        except Trimmed as trimmed:
+            self._end(flight)
+            batch.doubtful(OutcomeUnknown(trimmed.message))
+            return
+        if self._closed:
+            return
+        if placed is not None:
+            self._acked(flight, *placed)
+        else:
+            self._end(flight)
+            self._owner.refused(self, batch, Sealed("the segment ended before this append was written"), [])
+
+    async def _is_there(self, batch: Carried, index: int, slot: Slot) -> bool:
+        await self._over.wait()
+        route = self._routes.now(self._chains[index].route)
+        if route.end is None or slot >= route.end:
+            return False
+        mine = check_batch(batch.data)
+        failures = 0
+        while not self._closed:
+            try:
+                there = await header_at(self._context, self._routes.now(route), slot, failures)
+            except Trimmed:
+                raise
+            except VarlogError:
+                failures += 1
+                self._routes.refresh_soon()
+                await self._world.clock.sleep(pause(self._world, failures))
+            else:
+                return (there.producer, there.sequence) == (mine.producer, mine.sequence)
+        return False

@@ -1,0 +1,54 @@
+"""Grants the positions of one segment under the `sequencer` ordering: a counter, on the node of its first stream.
+
+It lives as long as its node and never continues a segment after that was started again: what it had granted is known
+to nobody then, so a new sequencer is a new segment, whose counter begins where the old one was sealed. It need
+not be told that it is deposed: positions it grants after that cannot be written, as members are sealed.
+"""
+
+from varlog.base import limits
+from varlog.base.errors import Conflict, InvalidArgument, Sealed, Unavailable
+from varlog.base.ids import Glsn
+from varlog.core.ordering.sequencer import Stripes
+from varlog.node.replica import Replica
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+class Sequencer:
+    """Of one segment."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._stripes: Stripes | None = None
+        self._next = Glsn(0)
+
+    def begin(self, base: Glsn) -> None:
+        """The segment is part of the log, and begins here."""
+        if self._stripes is None:
+            spec = self._replica.spec
+            self._stripes = Stripes(base, spec.unit, spec.streams)
+            self._next = base
+            self._replica.leads = pb.LEADS
+
+    @property
+    def granted(self) -> Glsn:
+        """One past the last position that was granted."""
+        return self._next
+
+    def grant(self, count: int, expect: int | None) -> tuple[Glsn, int]:
+        """Positions for a batch: the first, and how many before it are left to the caller to fill."""
+        stripes = self._stripes
+        if stripes is None:
+            raise Unavailable(f"where the segment of {self._replica.id} begins is not known yet")
+        if self._replica.log.sealed:
+            raise Sealed("the segment takes no more", self._next)
+        if not 0 < count <= limits.BATCH_ENTRIES:
+            raise InvalidArgument(f"a batch has 1 to {limits.BATCH_ENTRIES} entries, not {count}")
+        room = stripes.room(self._next)
+        if room is not None and count > stripes.unit:
+            raise InvalidArgument(f"a batch of {count} entries is larger than a stripe, which has {stripes.unit}")
+        skipped = room if room is not None and room < count else 0
+        first = Glsn(self._next + skipped)
+        if expect not in (None, first):
+            raise Conflict(f"position {expect} was expected, the next one is {first}", first - 1)
+        self._next = Glsn(first + count)
+        return first, skipped
