@@ -116,9 +116,25 @@ class Cluster:
         ordering: str = "cut",
         replicas: int = 3,
         streams: int = 1,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        retain_bytes: int = 0,
+        retain_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> "Log":
-        work = self._cluster.create_log(name, ordering=ordering, replicas=replicas, streams=streams, timeout=timeout)
+        work = self._cluster.create_log(
+            name,
+            ordering=ordering,
+            replicas=replicas,
+            streams=streams,
+            ack=ack,
+            roll_bytes=roll_bytes,
+            roll_seconds=roll_seconds,
+            retain_bytes=retain_bytes,
+            retain_seconds=retain_seconds,
+            timeout=timeout,
+        )
         return Log(self._run(work), self._running)
 
     def log(self, name: str) -> "Log":
@@ -283,6 +299,8 @@ class Log:
         members: Sequence[int] = (),
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
+        retain_bytes: int | None = None,
+        retain_seconds: float | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> client.LogDescription:
@@ -295,6 +313,8 @@ class Log:
                 members=members,
                 roll_bytes=roll_bytes,
                 roll_seconds=roll_seconds,
+                retain_bytes=retain_bytes,
+                retain_seconds=retain_seconds,
                 roll=roll,
                 timeout=timeout,
             )

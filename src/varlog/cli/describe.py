@@ -156,6 +156,13 @@ def losses_survived(log: LogDescription) -> str:
     return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
 
 
+def kept(log: LogDescription) -> str:
+    """What a log is to keep, in words."""
+    limits = [f"the newest {size(log.retain_bytes)}"] if log.retain_bytes else []
+    limits += [f"{log.retain_seconds:,.0f} s"] if log.retain_seconds else []
+    return f"{' and '.join(limits)}; what is beyond either goes" if limits else "everything, until it is trimmed"
+
+
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:
     """Open streams with copies that share a zone, where nodes carry labels; or only those that could do better."""
     zones = {NodeId(node.id): node.zone for node in cluster.nodes}

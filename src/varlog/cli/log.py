@@ -53,9 +53,11 @@ def register(commands: Commands, summary: str) -> None:
 
 
 def add_limits(parser: Parser, default: int | None) -> None:
-    """When a segment is followed by the next."""
+    """When a segment is followed by the next, and what is kept."""
     parser.add_argument("--roll-bytes", type=byte_count, default=default, help="a new segment at this size, like 1G")
     parser.add_argument("--roll-seconds", type=float, default=default, help="a new segment at this age")
+    parser.add_argument("--retain-bytes", type=byte_count, default=default, help="keep the newest so much, like 1T")
+    parser.add_argument("--retain-seconds", type=float, default=default, help="keep what is not older")
 
 
 # ---------------------------------------------------------------- changing
@@ -71,6 +73,8 @@ def create_log(arguments: Arguments) -> None:
             ack=arguments.ack,
             roll_bytes=arguments.roll_bytes,
             roll_seconds=arguments.roll_seconds,
+            retain_bytes=arguments.retain_bytes,
+            retain_seconds=arguments.retain_seconds,
         )
 
     with_cluster(arguments, work)
@@ -82,11 +86,11 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "roll")
+    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "retain_bytes", "retain_seconds")
     wanted = {name: getattr(arguments, name) for name in names}
 
     async def work(cluster: "Cluster") -> "LogDescription":
-        return await cluster.log(arguments.name).reconfigure(members=members, **wanted)
+        return await cluster.log(arguments.name).reconfigure(members=members, roll=arguments.roll, **wanted)
 
     log = with_cluster(arguments, work)
     last = log.chain[-1]
@@ -147,6 +151,8 @@ def show_log(arguments: Arguments) -> None:
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["survives"] = describe.losses_survived(status.log)
+    row |= {"retain_bytes": status.log.retain_bytes, "retain_seconds": status.log.retain_seconds}
+    row["keeps"] = describe.kept(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -177,6 +183,7 @@ def _facts() -> list[Column]:
         Column("tail", show=number),
         Column("trimmed", show=number),
         Column("stored_bytes", "stored", show=size),
+        Column("keeps"),
         Column("kept_cuts", show=number),
         Column("created", show=moment),
         Column("troubles", style=trouble_style),

@@ -92,12 +92,15 @@ class Cluster:
         ack: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        retain_bytes: int = 0,
+        retain_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
-        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that.
+        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. What is older
+        than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -109,6 +112,8 @@ class Cluster:
         request.ack = 0 if ack is None else check_count(ack, "ack")
         request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+        request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
+        request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)

@@ -58,6 +58,10 @@ class LogDescription:
     created: datetime
     version: int
     chain: tuple[SegmentDescription, ...]
+    retain_bytes: int
+    """What is more than the newest so many bytes of one copy is trimmed; 0: nothing for that."""
+    retain_seconds: float
+    """The same of what is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,8 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         created=time_of(info.created_us),
         version=info.version,
         chain=tuple(map(_segment, info.chain)),
+        retain_bytes=info.retain_bytes,
+        retain_seconds=info.retain_ms / 1000,
     )
 
 

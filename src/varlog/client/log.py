@@ -236,6 +236,8 @@ class Log:
         members: Sequence[int] = (),
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
+        retain_bytes: int | None = None,
+        retain_seconds: float | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> LogDescription:
@@ -243,7 +245,8 @@ class Log:
 
         More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
-        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself.
+        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
+        than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -253,6 +256,8 @@ class Log:
             members=members,
             roll_bytes=roll_bytes,
             roll_seconds=roll_seconds,
+            retain_bytes=retain_bytes,
+            retain_seconds=retain_seconds,
             roll=roll,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))

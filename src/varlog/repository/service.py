@@ -30,7 +30,9 @@ from varlog.repository.logs import Logs
 from varlog.repository.opening import all_or_first_error
 from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
+from varlog.repository.positions import Positions
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
@@ -60,6 +62,8 @@ class Service:
         rebuilder: Rebuilder,
         comparer: Comparer,
         roller: Roller,
+        retention: Retention,
+        positions: Positions,
         changing: asyncio.Lock,
         freshness: Freshness,
     ) -> None:
@@ -75,6 +79,8 @@ class Service:
         self._healer = healer
         self._rebuilder = rebuilder
         self._roller = roller
+        self._retention = retention
+        self._positions = positions
         self._comparer = comparer
         self._freshness = freshness
         self._gatherers = Gatherers(config.direct_nodes)
@@ -243,7 +249,7 @@ class Service:
         """Record the point, then have every member make it durable; only then is it answered (I13)."""
         message: pb.TrimLogRequest = request.message
         log = self._catalog.log(message.log)
-        tail = self._reported_tail(log)
+        tail = self._positions.tail(log)
         if message.upto > tail and log.chain[-1].ordering != "cut" and not log.sealed:
             tail = await self._led_tail(log)  # it was not reported yet
         if message.upto > tail:
@@ -281,7 +287,7 @@ class Service:
         order = self._orderer.order(LogId(log.id))
         status = pb.LogStatus(
             log=self._catalog.served(log),
-            tail=self._reported_tail(log),
+            tail=self._positions.tail(log),
             kept_cuts=order.kept_cuts,
             trouble=self._log_trouble(LogId(log.id)),
         )
@@ -292,25 +298,8 @@ class Service:
         return status
 
     def _log_trouble(self, log: LogId) -> str:
-        return self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
-
-    def _reported_tail(self, log: pb.LogInfo) -> int:
-        """Under `leader` as far as members have told it."""
-        segment = log.chain[-1]
-        if log.sealed or segment.ordering == "cut":
-            return segment.end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
-        stream = segment.streams[0]
-        return (
-            segment.base
-            - 1
-            + self._links.reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
-        )
-
-    def _committed(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
-        known = self._orderer.order(replica.log).stream(replica.stream)
-        if known is not None:
-            return known.committed
-        return stream.end_slot if stream.state == pb.STREAM_FINALIZED else self._links.reported(replica, stream)
+        first = self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
+        return first or self._retention.trouble(log)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)
@@ -318,7 +307,7 @@ class Service:
             log=replica.log,
             segment=replica.segment,
             stream=replica.stream,
-            committed=self._committed(replica, stream),
+            committed=self._positions.committed(replica, stream),
             trouble=known.stopped if known is not None else "",
         )
         silent = []

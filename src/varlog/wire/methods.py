@@ -29,6 +29,9 @@ class Method(IntEnum):
     FINGERPRINT = 13
     CONDEMN = 14
 
+    # retention, served by nodes
+    MARKS = 15
+
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
     PRODUCER = 17
@@ -74,6 +77,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SCRUB: (pb.ScrubRequest, pb.ScrubStatus),
     Method.FINGERPRINT: (pb.FingerprintRequest, pb.FingerprintReply),
     Method.CONDEMN: (pb.CondemnRequest, pb.ReplicaStatus),
+    Method.MARKS: (pb.MarksRequest, pb.MarksReply),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),

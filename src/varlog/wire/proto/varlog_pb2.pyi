@@ -462,6 +462,34 @@ class CommitResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class MarksRequest(_message.Message):
+    __slots__ = ("replica", "time_us", "sizes")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    time_us: int
+    sizes: bool
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., time_us: _Optional[int] = ..., sizes: _Optional[bool] = ...) -> None: ...
+
+class MarksReply(_message.Message):
+    __slots__ = ("committed", "young_glsn", "marks")
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    YOUNG_GLSN_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    committed: int
+    young_glsn: int
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, committed: _Optional[int] = ..., young_glsn: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+
+class Mark(_message.Message):
+    __slots__ = ("glsn", "bytes")
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    glsn: int
+    bytes: int
+    def __init__(self, glsn: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
 class AppendRequest(_message.Message):
     __slots__ = ("log", "segment", "stream")
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -639,7 +667,7 @@ class SegmentInfo(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "retain_ms", "retain_bytes", "retain_archived")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -656,6 +684,9 @@ class LogInfo(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -672,7 +703,10 @@ class LogInfo(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -748,7 +782,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "retain_ms", "retain_bytes", "retain_archived")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -756,6 +790,9 @@ class CreateLogRequest(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -763,10 +800,13 @@ class CreateLogRequest(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "retain_ms", "retain_bytes", "retain_archived")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -777,6 +817,9 @@ class ReconfigureLogRequest(_message.Message):
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     ROLL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -787,7 +830,10 @@ class ReconfigureLogRequest(_message.Message):
     roll_ms: int
     roll: bool
     epoch: int
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ("name",)
