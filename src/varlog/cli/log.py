@@ -176,6 +176,8 @@ def _facts() -> list[Column]:
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),
+        Column("archived", show=number),
+        Column("archive"),
         Column("stored_bytes", "stored", show=size),
         Column("kept_cuts", show=number),
         Column("created", show=moment),
