@@ -289,6 +289,11 @@ class Log:
     def seal(self, *, timeout: float | None = None) -> Glsn:
         return self._thread.run(self._log.seal(timeout=timeout))
 
+    def record_archive(
+        self, archive: client.ArchiveDescription, *, expected: int, timeout: float | None = None
+    ) -> client.LogDescription:
+        return self._thread.run(self._log.record_archive(archive, expected=expected, timeout=timeout))
+
     def reconfigure(
         self,
         *,

@@ -49,6 +49,9 @@ LOG = pb.LogInfo(
     version=11,
     created_us=12,
 )
+ARCHIVE = pb.ArchiveInfo(
+    location="s3://bucket/logs", metadata="s3://bucket/logs/1.json", endpoint="http://10.0.0.9", region="r", first=2
+)
 NODE = pb.NodeInfo(id=1, incarnation="abc", address="10.0.0.1:7701", zone="a", connected=True, replicas=2)
 REPORT = pb.GetReportResponse(
     storage_node_id=1,
@@ -144,6 +147,7 @@ QUESTIONS: dict[Method, Message] = {
     Method.SCRUB_NODE: pb.ScrubNodeRequest(node_id=3),
     Method.GATHER: pb.GatherRequest(address="10.0.0.1:7700"),
     Method.FORWARD: pb.ForwardedReports(reports=[pb.GetReportResponse(storage_node_id=1, boot=2, sequence=3)]),
+    Method.RECORD_ARCHIVE: pb.RecordArchiveRequest(log=7, archive=ARCHIVE, expected=3, archived=9),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -204,6 +208,7 @@ ANSWERS: dict[Method, Message] = {
     Method.SCRUB_NODE: pb.NodeInfo(id=3, scrub=pb.ScrubStatus(passes=2)),
     Method.GATHER: pb.Empty(),
     Method.FORWARD: pb.Empty(),
+    Method.RECORD_ARCHIVE: pb.LogInfo(id=7, name="orders", archive=ARCHIVE, archived=9),
 }
 
 FRAMES: dict[str, Frame] = {

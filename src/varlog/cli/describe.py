@@ -99,6 +99,8 @@ def log_row(status: LogStatus) -> dict[str, Any]:
         "streams": log.streams,
         "tail": status.tail,
         "trimmed": log.trimmed,
+        "archived": log.archived - 1 if log.archive else None,
+        "archive": log.archive.location if log.archive else None,
         "stored_bytes": sum(replica.stored_bytes for stream in status.streams for replica in stream.replicas),
         "kept_cuts": status.kept_cuts,
         "created": log.created,

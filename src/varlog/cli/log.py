@@ -182,6 +182,8 @@ def _facts() -> list[Column]:
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),
+        Column("archived", show=number),
+        Column("archive"),
         Column("stored_bytes", "stored", show=size),
         Column("keeps"),
         Column("kept_cuts", show=number),

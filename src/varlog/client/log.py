@@ -8,10 +8,11 @@ from typing import cast
 from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable, Unsupported
 from varlog.base.ids import Glsn, ProducerToken, StreamId
 from varlog.client.appender import Appender
+from varlog.client.archiving import record_archive
 from varlog.client.bounds import check_position
 from varlog.client.columns import Columns, check_compression, many_entries, one_entry
 from varlog.client.context import LogContext
-from varlog.client.describe import LogDescription, describe_log
+from varlog.client.describe import ArchiveDescription, LogDescription, describe_log
 from varlog.client.entry import Ack, Entry
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
 from varlog.client.lookup import find_time, read_entry
@@ -225,6 +226,16 @@ class Log:
         info = cast(pb.LogInfo, answer)
         self._context.routes.adopt(info)
         return Glsn(info.chain[-1].end)
+
+    async def record_archive(
+        self, archive: ArchiveDescription, *, expected: int, timeout: float | None = None
+    ) -> LogDescription:
+        """Say that the archive holds everything before `archive.stop`: for whoever writes archives.
+
+        `expected` is where it ended before, 0 if the log had none. `Conflict` says that it ends elsewhere by now:
+        another has archived meanwhile, and what it did is to be taken over. A new archive begins empty.
+        """
+        return describe_log(await record_archive(self._context, archive, expected, self._seconds(timeout)))
 
     async def reconfigure(
         self,

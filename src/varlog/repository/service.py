@@ -6,6 +6,7 @@ half way: what the store has and what memory shows must not part.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from varlog.base.errors import (
     NotFound,
@@ -19,6 +20,7 @@ from varlog.base.errors import (
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
+from varlog.repository.archiving import record_archive
 from varlog.repository.catalog import Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
@@ -109,6 +111,7 @@ class Service:
             Method.SCRUB_NODE: self._operations.scrub_node,
             Method.GATHER: self.gather,
             Method.FORWARD: self.forward,
+            Method.RECORD_ARCHIVE: self._to_the_end(self.record_archive),
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -249,9 +252,7 @@ class Service:
         """Record the point, then have every member make it durable; only then is it answered (I13)."""
         message: pb.TrimLogRequest = request.message
         log = self._catalog.log(message.log)
-        tail = self._positions.tail(log)
-        if message.upto > tail and log.chain[-1].ordering != "cut" and not log.sealed:
-            tail = await self._led_tail(log)  # it was not reported yet
+        tail = await self._tail_beyond(log, message.upto)
         if message.upto > tail:
             raise NotWritten(f"cannot trim up to {message.upto}: the log's tail is {tail}", tail)
         if message.upto > log.trimmed:
@@ -268,6 +269,25 @@ class Service:
                 calls += [self._links.call(NodeId(node), Method.TRIM, trim) for node in stream.members]
         await all_or_first_error(calls, "the trim point is recorded, and reaches every node as it comes back")
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
+
+    async def _tail_beyond(self, log: pb.LogInfo, position: int) -> int:
+        """The tail as reported; if a position lies beyond it, as the leader itself has it."""
+        tail = self._positions.tail(log)
+        if position > tail and log.chain[-1].ordering != "cut" and not log.sealed:
+            return await self._led_tail(log)
+        return tail
+
+    # ------------------------------------------------------------ archive
+
+    async def record_archive(self, request: Request) -> None:
+        """How far the log is archived, by compare-and-swap (P4)."""
+        message: pb.RecordArchiveRequest = request.message
+        log = self._catalog.log(message.log)
+        tail = await self._tail_beyond(log, message.archived - 1)
+        if message.archived > tail + 1:
+            raise NotWritten(f"position {message.archived - 1} is not archived: the log's tail is {tail}", tail)
+        changed = await self._catalog.change_log(LogId(log.id), partial(record_archive, request=message))
+        request.reply(self._catalog.served(changed))
 
     # ------------------------------------------------------------ status
 

@@ -60,6 +60,7 @@ class Method(IntEnum):
     SCRUB_NODE = 56
     GATHER = 60
     FORWARD = 61
+    RECORD_ARCHIVE = 64
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -101,6 +102,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
     Method.GATHER: (pb.GatherRequest, pb.Empty),
     Method.FORWARD: (pb.ForwardedReports, pb.Empty),
+    Method.RECORD_ARCHIVE: (pb.RecordArchiveRequest, pb.LogInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*; STORE by primaries,
 FORWARD by repositories that follow, ADVANCE and DIRECTORY by the one that leads, carrying their requests. READ and

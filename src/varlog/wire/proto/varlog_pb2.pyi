@@ -667,7 +667,7 @@ class SegmentInfo(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "retain_ms", "retain_bytes", "retain_archived")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "retain_ms", "retain_bytes", "retain_archived", "archive", "archived")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -687,6 +687,8 @@ class LogInfo(_message.Message):
     RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
     RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -706,7 +708,23 @@ class LogInfo(_message.Message):
     retain_ms: int
     retain_bytes: int
     retain_archived: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
+    archive: ArchiveInfo
+    archived: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
+
+class ArchiveInfo(_message.Message):
+    __slots__ = ("location", "metadata", "endpoint", "region", "first")
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    location: str
+    metadata: str
+    endpoint: str
+    region: str
+    first: int
+    def __init__(self, location: _Optional[str] = ..., metadata: _Optional[str] = ..., endpoint: _Optional[str] = ..., region: _Optional[str] = ..., first: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -946,6 +964,18 @@ class SealLogRequest(_message.Message):
     LOG_FIELD_NUMBER: _ClassVar[int]
     log: int
     def __init__(self, log: _Optional[int] = ...) -> None: ...
+
+class RecordArchiveRequest(_message.Message):
+    __slots__ = ("log", "archive", "expected", "archived")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    archive: ArchiveInfo
+    expected: int
+    archived: int
+    def __init__(self, log: _Optional[int] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., expected: _Optional[int] = ..., archived: _Optional[int] = ...) -> None: ...
 
 class RemoveLogRequest(_message.Message):
     __slots__ = ("name",)
