@@ -121,6 +121,7 @@ class Cluster:
         roll_seconds: float = 0.0,
         retain_bytes: int = 0,
         retain_seconds: float = 0.0,
+        retain_archived: bool = False,
         timeout: float | None = None,
     ) -> "Log":
         work = self._cluster.create_log(
@@ -133,6 +134,7 @@ class Cluster:
             roll_seconds=roll_seconds,
             retain_bytes=retain_bytes,
             retain_seconds=retain_seconds,
+            retain_archived=retain_archived,
             timeout=timeout,
         )
         return Log(self._run(work), self._running)
@@ -306,6 +308,7 @@ class Log:
         roll_seconds: float | None = None,
         retain_bytes: int | None = None,
         retain_seconds: float | None = None,
+        retain_archived: bool | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> client.LogDescription:
@@ -320,6 +323,7 @@ class Log:
                 roll_seconds=roll_seconds,
                 retain_bytes=retain_bytes,
                 retain_seconds=retain_seconds,
+                retain_archived=retain_archived,
                 roll=roll,
                 timeout=timeout,
             )

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers import Servers, run, servers
@@ -133,10 +135,36 @@ def test_a_sealed_log_changes_what_it_keeps_and_nothing_else(tmp_path: Path) -> 
     run(story())
 
 
+def test_what_is_not_archived_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster_of(tmp_path) as (_, cluster):
+            log = await cluster.create_log("orders", replicas=1, retain_seconds=1.0, retain_archived=True)
+            await log.append_batch([b"%d" % number for number in range(9)])
+            await asyncio.sleep(1.0)
+            await looks()
+            assert await trimmed(log) == 0
+            empty = varlog.ArchiveDescription("file:///archive", "", "", "", 1, 1)
+            await log.record_archive(empty, expected=0)
+            await log.record_archive(replace(empty, metadata="file:///archive/1.json", stop=5), expected=1)
+            await until(lambda: _is(log, 4))
+            await looks()
+            assert await trimmed(log) == 4
+            await log.reconfigure(retain_archived=False)
+            await until(lambda: _is(log, 9))
+
+    run(story())
+
+
 def test_limits_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster_of(tmp_path) as (_, cluster):
-            for wrong in ({"retain_bytes": 10}, {"retain_seconds": 0.1}, {"retain_seconds": -1}):
+            wrongs: list[dict[str, Any]] = [
+                {"retain_bytes": 10},
+                {"retain_seconds": 0.1},
+                {"retain_seconds": -1},
+                {"retain_archived": True},
+            ]
+            for wrong in wrongs:
                 with pytest.raises(InvalidArgument, match="retain"):
                     await cluster.create_log("orders", replicas=1, **wrong)
 

@@ -20,6 +20,7 @@ from varlog.sim.run import Result, run_seed
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
+    "archive_ignored": 20,
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "commits_told_once": 20,
@@ -48,7 +49,9 @@ CAUGHT_WITHIN: dict[str, int] = {
     "rot_passed_over": 20,
     "stale_tail": 20,
     "stray_cut_taken": 140,
+    "too_little_kept": 20,
     "trim_answered_early": 100,
+    "trimmed_beyond_the_point": 20,
     "unanswered_cut_announced": 110,
     "unsynced_tail_reported": 20,
 }
@@ -56,6 +59,7 @@ CAUGHT_WITHIN: dict[str, int] = {
 
 EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
+    "archive_ignored": {"I13"},
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "commits_told_once": {"I11", "I14"},
@@ -84,7 +88,9 @@ EVIDENCE: dict[str, set[str]] = {
     "rot_passed_over": {"I1", "I14", "defect"},
     "stale_tail": {"I10"},
     "stray_cut_taken": {"I1", "I2", "I3", "I8", "I9", "I11", "I14", "defect", "status"},
+    "too_little_kept": {"I13"},
     "trim_answered_early": {"I13"},
+    "trimmed_beyond_the_point": {"I13"},
     "unanswered_cut_announced": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "unsynced_tail_reported": {"I1", "I2", "I4", "I8", "I14", "defect", "status"},
 }

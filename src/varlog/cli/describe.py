@@ -162,7 +162,9 @@ def kept(log: LogDescription) -> str:
     """What a log is to keep, in words."""
     limits = [f"the newest {size(log.retain_bytes)}"] if log.retain_bytes else []
     limits += [f"{log.retain_seconds:,.0f} s"] if log.retain_seconds else []
-    return f"{' and '.join(limits)}; what is beyond either goes" if limits else "everything, until it is trimmed"
+    if not limits:
+        return "everything, until it is trimmed"
+    return f"{' and '.join(limits)}; what is beyond either goes{', once it is archived' * log.retain_archived}"
 
 
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:

@@ -1,6 +1,7 @@
 """`varlog log`: create, list, show, seal, trim and remove logs."""
 
 import sys
+from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, NotFound
@@ -19,6 +20,8 @@ from varlog.cli.output import Column, Printer, moment, number, render_table, siz
 
 if TYPE_CHECKING:
     from varlog.client import Cluster, ClusterStatus, LogDescription
+
+RETAINED = ("retain_bytes", "retain_seconds", "retain_archived")
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -58,6 +61,12 @@ def add_limits(parser: Parser, default: int | None) -> None:
     parser.add_argument("--roll-seconds", type=float, default=default, help="a new segment at this age")
     parser.add_argument("--retain-bytes", type=byte_count, default=default, help="keep the newest so much, like 1T")
     parser.add_argument("--retain-seconds", type=float, default=default, help="keep what is not older")
+    parser.add_argument(
+        "--retain-archived",
+        action=BooleanOptionalAction,
+        default=None if default is None else False,
+        help="keep what is not archived yet, too",
+    )
 
 
 # ---------------------------------------------------------------- changing
@@ -75,6 +84,7 @@ def create_log(arguments: Arguments) -> None:
             roll_seconds=arguments.roll_seconds,
             retain_bytes=arguments.retain_bytes,
             retain_seconds=arguments.retain_seconds,
+            retain_archived=arguments.retain_archived,
         )
 
     with_cluster(arguments, work)
@@ -86,11 +96,11 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "retain_bytes", "retain_seconds")
+    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", *RETAINED, "roll")
     wanted = {name: getattr(arguments, name) for name in names}
 
     async def work(cluster: "Cluster") -> "LogDescription":
-        return await cluster.log(arguments.name).reconfigure(members=members, roll=arguments.roll, **wanted)
+        return await cluster.log(arguments.name).reconfigure(members=members, **wanted)
 
     log = with_cluster(arguments, work)
     last = log.chain[-1]
@@ -151,7 +161,7 @@ def show_log(arguments: Arguments) -> None:
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["survives"] = describe.losses_survived(status.log)
-    row |= {"retain_bytes": status.log.retain_bytes, "retain_seconds": status.log.retain_seconds}
+    row |= {name: getattr(status.log, name) for name in RETAINED}
     row["keeps"] = describe.kept(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))

@@ -94,6 +94,7 @@ class Cluster:
         roll_seconds: float = 0.0,
         retain_bytes: int = 0,
         retain_seconds: float = 0.0,
+        retain_archived: bool = False,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
@@ -101,6 +102,7 @@ class Cluster:
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
         that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. What is older
         than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
+        With `retain_archived` nothing of that goes before it is archived.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -114,6 +116,7 @@ class Cluster:
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
         request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
+        request.retain_archived = retain_archived
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)

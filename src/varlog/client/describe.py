@@ -77,6 +77,8 @@ class LogDescription:
     """What is more than the newest so many bytes of one copy is trimmed; 0: nothing for that."""
     retain_seconds: float
     """The same of what is older."""
+    retain_archived: bool
+    """And only what is in the archive."""
     archive: ArchiveDescription | None = None
 
     @property
@@ -264,6 +266,7 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         chain=tuple(map(_segment, info.chain)),
         retain_bytes=info.retain_bytes,
         retain_seconds=info.retain_ms / 1000,
+        retain_archived=info.retain_archived,
         archive=_archive(info) if info.HasField("archive") else None,
     )
 

@@ -249,6 +249,7 @@ class Log:
         roll_seconds: float | None = None,
         retain_bytes: int | None = None,
         retain_seconds: float | None = None,
+        retain_archived: bool | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> LogDescription:
@@ -258,6 +259,7 @@ class Log:
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
         and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
         than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
+        With `retain_archived` nothing of that goes before it is archived.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -269,6 +271,7 @@ class Log:
             roll_seconds=roll_seconds,
             retain_bytes=retain_bytes,
             retain_seconds=retain_seconds,
+            retain_archived=retain_archived,
             roll=roll,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))

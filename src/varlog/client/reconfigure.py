@@ -22,6 +22,7 @@ def reconfiguration(
     roll_seconds: float | None,
     retain_bytes: int | None,
     retain_seconds: float | None,
+    retain_archived: bool | None,
     roll: bool,
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
@@ -40,6 +41,8 @@ def reconfiguration(
         request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
     if retain_seconds is not None:
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
+    if retain_archived is not None:
+        request.retain_archived = retain_archived
     if request == pb.ReconfigureLogRequest():
         raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members or a limit")
     return request

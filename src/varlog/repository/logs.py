@@ -22,7 +22,7 @@ MOST_STREAMS = 1024
 LEAST = {"roll_bytes": 1 << 20, "roll_ms": 1000, "retain_bytes": 1 << 16, "retain_ms": 1000}
 """Every segment costs files on its nodes and a line in the log's record, and every trim a change of that record: not
 one for every few entries."""
-LIMITS = tuple(LEAST)
+LIMITS = (*LEAST, "retain_archived")
 
 
 class Logs:
@@ -226,6 +226,11 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
     for name, least in LEAST.items():
         if 0 < getattr(limits, name) < least:
             raise InvalidArgument(f"{name} is at least {least}, or 0 for none, not {getattr(limits, name)}")
+    if limits.retain_archived and not (limits.retain_bytes or limits.retain_ms):
+        raise InvalidArgument(
+            "retain_archived says that nothing is trimmed before it is archived; what is trimmed at all, and when, "
+            "retain_seconds or retain_bytes has to say"
+        )
     return limits
 
 

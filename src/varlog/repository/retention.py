@@ -1,4 +1,5 @@
-"""Trims what a log need not keep any more: what is too old, or more than it may hold.
+"""Trims what a log need not keep any more: what is too old, or more than it may hold; if it says so, only what is
+archived.
 
     segment   1         2          3 (open)        by time: segment 2 began before the oldest time that is kept,
     |---------|---------|---------------▶          segment 3 after it. So all of 1 is too old, nothing of 3, and 2 is
@@ -26,6 +27,8 @@ from varlog.repository.positions import Positions
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
+MOST = (1 << 63) - 1
+"""Beyond every position."""
 STEPS = 100
 """A time is kept to by so many steps: every change of the point is a change of the log's record."""
 
@@ -59,12 +62,12 @@ class Retention:
 
     async def _look(self, number: LogId) -> None:
         log = self._catalog.logs.get(number)
-        if log is None or log.removing or not (log.retain_ms or log.retain_bytes):
+        if log is None or log.removing or not (log.retain_ms or log.retain_bytes) or _free(log) <= log.trimmed:
             self._troubles.pop(number, None)
             return
         try:
             point = max(await self._too_old(log), await self._too_much(log))
-            await self._trim(log, point)
+            await self._trim(log, min(point, _free(log)))
         except DiskFailed:
             raise  # our own store: whether it has the change is known only after a restart
         except VarlogError as error:
@@ -79,7 +82,7 @@ class Retention:
 
         def trim_further(log: pb.LogInfo) -> None:
             if _wishes(log) == _wishes(asked):
-                log.trimmed = max(log.trimmed, point)
+                log.trimmed = max(log.trimmed, point)  # an archive never goes back: what was free still is
 
         number = LogId(asked.id)
         await self._catalog.change_log(number, trim_further)
@@ -162,5 +165,10 @@ def _left(log: pb.LogInfo, segment: pb.SegmentInfo) -> Iterator[tuple[ReplicaId,
             yield ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream
 
 
-def _wishes(log: pb.LogInfo) -> tuple[int, int]:
-    return log.retain_ms, log.retain_bytes
+def _free(log: pb.LogInfo) -> int:
+    """Up to where a log may be trimmed whatever it holds."""
+    return max(0, log.archived - 1) if log.retain_archived else MOST
+
+
+def _wishes(log: pb.LogInfo) -> tuple[int, int, bool]:
+    return log.retain_ms, log.retain_bytes, log.retain_archived

@@ -20,6 +20,7 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
+    shape = _draw_retention(Random(f"{seed}/retention"), shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -132,6 +133,19 @@ def _draw_store(random: Random, faults: FaultWeather, shape: Shape) -> tuple[Fau
     if not shape.shared_store or random.random() < 0.5:
         return faults, shape
     return replace(faults, outages=between(random, 0.1, 1.0), outage_seconds=between(random, 0.1, 5.0)), shape
+
+
+def _draw_retention(random: Random, shape: Shape) -> Shape:
+    """In a quarter of the seeds logs are trimmed by themselves, in half of these only what is archived."""
+    if random.random() >= 0.25:
+        return shape
+    by_time, by_size = random.choice(((True, False), (True, False), (False, True), (True, True)))
+    return replace(
+        shape,
+        retain_seconds=round(between(random, 1.0, 10.0), 3) if by_time else 0.0,
+        retain_bytes=random.choice((1 << 16, 1 << 17)) if by_size else 0,
+        retain_archived=random.random() < 0.5,
+    )
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

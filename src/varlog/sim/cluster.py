@@ -28,6 +28,9 @@ from varlog.sim.weather import Weather
 REPOSITORY_PORT = 7700
 NODE_PORT = 7000
 
+RETENTION_MS = 300
+"""How often repositories look at what logs keep: a run lasts seconds, not days."""
+
 EPOCH_US = 1_750_000_000_000_000
 """What wall clocks say when a run begins, give or take."""
 
@@ -68,6 +71,16 @@ class SimulatedCluster:
     @property
     def url(self) -> str:
         return f"varlog://{','.join(f'{host.name}:{REPOSITORY_PORT}' for host in self.repositories)}"
+
+    def skew_seconds(self, seconds: float) -> float:
+        """By how much the clocks of clients and repositories differ at most after so long."""
+        names = [host.name for host in self.repositories]
+        names += ["admin", *(f"client{number}" for number in range(1, self.weather.shape.clients + 1))]
+        walls = []
+        for climate in map(self.weather.host, names):
+            drift = (climate.clock_rate - 1) * seconds
+            walls += [climate.wall_offset_us / 1e6, climate.wall_offset_us / 1e6 + drift]
+        return max(walls) - min(walls)
 
     def make_host(self, name: str) -> Host:
         """A machine with the clock its weather says, and nothing on it."""
@@ -111,7 +124,11 @@ class SimulatedCluster:
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
         shape = self.weather.shape
         config = RepositoryConfig(
-            listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms, direct_nodes=shape.direct_nodes
+            listen=listen,
+            lost_ms=shape.lost_ms,
+            rebuild_ms=shape.rebuild_ms,
+            direct_nodes=shape.direct_nodes,
+            retention_ms=RETENTION_MS,
         )
         repository = Repository(process.world, process.metadata, config)
         await repository.start()

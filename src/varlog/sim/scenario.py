@@ -29,6 +29,7 @@ from varlog.sim.excuses import Excuses, streams_of
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Process
+from varlog.sim.keeper import Keeper
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
@@ -79,6 +80,7 @@ class Scenario:
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._reshaper: Reshaper | None = None
+        self._keeper: Keeper | None = None
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -115,6 +117,7 @@ class Scenario:
     async def play(self) -> None:
         self.cluster.start_servers()
         admin = self._admin.start(_stay)
+        self._make_keeper(admin)
         if self._random.random() < CALM_START:
             await self._as_admin(admin, self._create_logs)
             self._start_workers()
@@ -145,6 +148,11 @@ class Scenario:
             host.crash(power_loss=True, keep=0.0)
         await self._audit_files()
 
+    def _make_keeper(self, admin: Process) -> None:
+        if self.shape.retains:
+            skew = self.cluster.skew_seconds(self.shape.chaos_seconds + BOUND_SECONDS)
+            self._keeper = Keeper(admin, self.log_names, self._connect, self.recorder, self.shape, skew)
+
     def _start_reshaper(self, admin: Process) -> None:
         if self.shape.reshapes:
             faults, most = self.weather.faults, min(3, self.shape.nodes)
@@ -162,6 +170,8 @@ class Scenario:
 
     def _start_workers(self) -> None:
         self.cluster.ready.set()
+        if self._keeper is not None:
+            self._keeper.start(Random(f"{self.weather.seed}/keeper"))
         for number in range(1, self.shape.clients + 1):
             self.cluster.start(self.cluster.add_client(f"client{number}", self._work))
 
@@ -193,6 +203,9 @@ class Scenario:
                     replicas=self.shape.replicas,
                     streams=self.shape.streams,
                     roll_seconds=self.shape.roll_seconds,
+                    retain_seconds=self.shape.retain_seconds,
+                    retain_bytes=self.shape.retain_bytes,
+                    retain_archived=self.shape.retain_archived,
                 )
         except AlreadyExists:
             return True
@@ -219,6 +232,9 @@ class Scenario:
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
         self.violations += self.excuses.not_left(self.infos)
+        if self._keeper is not None:
+            readable = [name for name in self.log_names if self.excuses.readable(self.infos[name])]
+            self.violations += await self._keeper.wait(cluster, readable, BOUND_SECONDS)
         self.stopping = True
         await self._settle(admin, cluster)
         await self._await_rebuilt(admin)

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from varlog.sim.history import (
     Append,
+    Archiving,
     Chain,
     Expectation,
     FinalLog,
     Find,
     History,
+    Keeping,
     Operation,
     Read,
     Replica,
@@ -61,6 +63,8 @@ class LogHistory:
     trims: list[Trim]
     seals: list[Seal]
     chains: list[Chain]
+    archivings: list[Archiving]
+    keeping: Keeping | None
     finds: list[Find]
     replicas: list[Replica]
     expectations: list[Expectation]
@@ -125,6 +129,8 @@ def _of_log(history: History, log: str) -> LogHistory:
         trims=history.of(Trim, log),
         seals=history.of(Seal, log),
         chains=history.of(Chain, log),
+        archivings=history.of(Archiving, log),
+        keeping=next(iter(history.of(Keeping, log)), None),
         finds=history.of(Find, log),
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),
@@ -158,6 +164,8 @@ def _what(operation: Operation) -> str:
     if isinstance(operation, Chain):
         told = f"segment {operation.segments[-1][0]}" if operation.segments else "refused"
         return f"{'change' if operation.changed else 'look at the chain'}: {told}"
+    if isinstance(operation, Archiving):
+        return f"archive up to {operation.upto}"
     if isinstance(operation, Find):
         return f"find of {operation.time_us} µs: {operation.glsn}"
     return operation.kind

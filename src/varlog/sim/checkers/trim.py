@@ -3,21 +3,24 @@
 from collections.abc import Iterator
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe, highest_before
-
-END = 1 << 62
-"""After everything."""
+from varlog.sim.checkers.retention import END, allowance
+from varlog.sim.history import Operation
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
     done = highest_before([(trim.end, trim.upto) for trim in history.trims if trim.done and trim.end is not None])
-    asked = highest_before([(trim.start, trim.upto) for trim in history.trims])
+    asked = _Asked(history)
     for read in history.reads:
         if read.payload is not None and read.glsn <= done(read.start):
             yield history.violation("I13", f"{describe(read)} after the log was trimmed up to {done(read.start)}")
         if read.error == "Trimmed":
-            asked_for = asked(read.end if read.end is not None else END)
+            asked_for = asked(read)
             if read.glsn > asked_for or read.value > asked_for + 1:
                 yield history.violation("I13", f"{describe(read)}, but a trim was asked for only up to {asked_for}")
+    for chain in history.chains:
+        if chain.trimmed > asked(chain):
+            told = f"{describe(chain)} tells of a trim up to {chain.trimmed}"
+            yield history.violation("I13", f"{told}, but one was asked for only up to {asked(chain)}")
     for subscription in history.subscriptions:
         if subscription.glsns and subscription.glsns[0] <= done(subscription.start):
             yield history.violation(
@@ -25,11 +28,25 @@ def check(history: LogHistory) -> Iterator[Violation]:
                 f"{describe(subscription)} gets {subscription.glsns[0]} after the log was trimmed up to "
                 f"{done(subscription.start)}",
             )
-        if subscription.error == "Trimmed" and subscription.value > asked(subscription.end or END) + 1:
+        if subscription.error == "Trimmed" and subscription.value > asked(subscription) + 1:
             yield history.violation(
                 "I13", f"{describe(subscription)} ends with Trimmed({subscription.value}), more than anybody asked for"
             )
-    yield from _at_the_end(history, done(END), asked(END))
+    yield from _at_the_end(history, done(END), asked(None))
+
+
+class _Asked:
+    """Up to where a log may be trimmed when an operation ended: somebody asked for it, or it need not keep more."""
+
+    def __init__(self, history: LogHistory) -> None:
+        self._asked = highest_before([(trim.start, trim.upto) for trim in history.trims])
+        self._allowed = allowance(history)
+
+    def __call__(self, operation: Operation | None) -> int:
+        if operation is None or operation.end is None:
+            return max(self._asked(END), self._allowed(END, float("inf")))
+        time = operation.end_time if operation.end_time is not None else float("inf")
+        return max(self._asked(operation.end), self._allowed(operation.end, time))
 
 
 def _at_the_end(history: LogHistory, done: int, asked: int) -> Iterator[Violation]:
