@@ -135,6 +135,25 @@ def test_a_sealed_log_changes_what_it_keeps_and_nothing_else(tmp_path: Path) -> 
     run(story())
 
 
+def test_a_sealed_log_with_too_few_members_gets_no_other_segment(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, 3, lost_ms=50, silent_ms=600) as made,
+            varlog.connect(f"varlog://{made.repository_address}") as cluster,
+        ):
+            log = await cluster.create_log("orders", ordering="leader", replicas=3, ack=2)
+            await made.stop_node(3)
+
+            async def thin() -> bool:
+                return (await log.info()).chain[-1].replicas == 2
+
+            await until(thin)
+            end = await log.seal()
+            assert (await log.reconfigure(retain_seconds=60)).chain[-1].end == end == await log.tail() + 1
+
+    run(story())
+
+
 def test_what_is_not_archived_stays(tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster_of(tmp_path) as (_, cluster):

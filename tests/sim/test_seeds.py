@@ -21,7 +21,8 @@ ONCE_FAILED: dict[int, str] = {
     44: "a named producer's batch that was never sent left its number to the next (I1, I2, I5)",
     86: "a commit came while a replica that had just failed was being marked (defect)",
     131: "the primary of a sealed log was said to have lost what a backup had not cut off yet (status)",
-    456: "the primary of a sealed log was said to wait for its backups before it takes appends (status)",
+    456: "the primary of a sealed log was said to wait for its backups before it takes appends (status); a sealed log "
+    "with fewer members than wanted got another segment when it was told what to keep (defect)",
     693: "a log was looked up in vain when nobody waited for it any more: an unhandled error",
     1134: "a seal whose commit failed was said to be refused, and had been done (I11)",
     194: "a replica was not rebuilt because the only node left for it drained (I14)",

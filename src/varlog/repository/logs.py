@@ -104,7 +104,8 @@ class Logs:
         number = LogId(message.log)
         async with self._changing:
             log = self._catalog.log(number)
-            if log.sealed and _is_about_more(message):
+            asked = [field.name for field, _ in message.ListFields() if field.name not in ("log", "epoch")]
+            if log.sealed and any(not name.startswith("retain_") for name in asked):
                 raise Sealed(
                     f"log {log.name!r} is sealed: only what it keeps can be changed (retain_seconds, retain_bytes)",
                     log.chain[-1].end,
@@ -113,11 +114,16 @@ class Logs:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
             await self._change_limits(number, message)
-            if message.roll or message.members or _needs_segment(log, wanted):
-                await self._reconfigurer.next_segment(number, wanted, [NodeId(node) for node in message.members])
-            elif wanted.streams != log.streams:
-                await self._change_streams(log, wanted.streams)
+            if any(name not in LIMITS for name in asked):
+                await self._reshape(log, wanted, message)
         request.reply(self._catalog.served(self._catalog.log(number)))
+
+    async def _reshape(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> None:
+        if message.roll or message.members or _needs_segment(log, wanted):
+            members = [NodeId(node) for node in message.members]
+            await self._reconfigurer.next_segment(LogId(log.id), wanted, members)
+        elif wanted.streams != log.streams:
+            await self._change_streams(log, wanted.streams)
 
     async def _change_limits(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
         log = self._catalog.log(number)
@@ -232,8 +238,3 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
             "retain_seconds or retain_bytes has to say"
         )
     return limits
-
-
-def _is_about_more(message: pb.ReconfigureLogRequest) -> bool:
-    """Than what a log is to keep."""
-    return any(field.name != "log" and not field.name.startswith("retain_") for field, _ in message.ListFields())
