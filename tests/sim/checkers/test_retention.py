@@ -34,6 +34,17 @@ def test_clocks_may_differ_by_what_is_said() -> None:
     assert not story.violations("I13")
 
 
+def test_what_was_trimmed_by_somebody_does_not_keep_what_is_behind_it() -> None:
+    """It was sent again and again, and came late, but another is older."""
+    story = kept(seconds=25)
+    late = story.ack("a", 1)
+    late.start_time = 1000
+    story.ack("b", 2)
+    story.trim(1)
+    told(story, 2)
+    assert not story.violations("I13")
+
+
 @pytest.mark.parametrize(("trimmed", "wrong"), [(1, False), (2, False), (3, True)])
 def test_what_is_too_much_may_go(trimmed: int, wrong: bool) -> None:
     """The last two are certainly too little, whatever is stored besides them."""

@@ -3,7 +3,7 @@
 Only what clients know is counted, and clocks may differ by what the history says, so the bound is never too low.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
 
 from varlog.sim.checkers.base import LogHistory, highest_before
@@ -18,40 +18,40 @@ FILE_SHARE = 1.2
 STREAM_BYTES = 8 << 10
 """More than an empty replica takes."""
 
-Allowed = Callable[[int, float], int]
-"""Of an order and its time: the highest position up to which the log may be trimmed by then."""
+Allowed = Callable[[int, float, int], int]
+"""Of an order, its time, and up to where trims were asked for: up to where the log may be trimmed by then."""
 
 
 def allowance(history: LogHistory) -> Allowed:
     keeping = history.keeping
     if keeping is None:
-        return lambda order, time: 0
+        return lambda order, time, asked: asked
     archived = highest_before([(each.start, each.upto) for each in history.archivings])
     old, much = _too_old(history, keeping), _too_much(history, keeping)
 
-    def allowed(order: int, time: float) -> int:
-        point = max(old(time), much(time))
-        return min(point, archived(order)) if keeping.archived else point
+    def allowed(order: int, time: float, asked: int) -> int:
+        point = max(old(time, asked), much(time))
+        return max(asked, min(point, archived(order)) if keeping.archived else point)
 
     return allowed
 
 
-def _too_old(history: LogHistory, keeping: Keeping) -> Callable[[float], int]:
-    """Up to the last entry before the first that is certainly too young."""
+def _too_old(history: LogHistory, keeping: Keeping) -> Callable[[float, int], int]:
+    """Up to the last entry before the first that is certainly too young, of those that nobody else had trimmed."""
     if not keeping.seconds:
-        return lambda time: 0
+        return lambda time, asked: 0
     begun: dict[str, float] = {}
     for append in history.appends:  # one that was sent again has the time of when it was sent first
         for payload in append.payloads[:1]:
             begun[payload] = min(append.start_time, begun.get(payload, append.start_time))
     acks = sorted((append.first, begun[append.payloads[0]]) for append in history.acks() if append.payloads)
-    youngest: list[float] = []
-    for _, start in acks:
-        youngest.append(max(start, youngest[-1] if youngest else start))
 
-    def point(time: float) -> int:
-        index = bisect_right(youngest, time - keeping.seconds + keeping.skew_seconds)
-        return acks[index][0] - 1 if index < len(acks) else END
+    def point(time: float, asked: int) -> int:
+        oldest = time - keeping.seconds + keeping.skew_seconds
+        for first, start in acks[bisect_left(acks, (asked + 1, 0.0)) :]:
+            if start > oldest:
+                return first - 1
+        return END
 
     return point
 

@@ -44,9 +44,9 @@ class _Asked:
 
     def __call__(self, operation: Operation | None) -> int:
         if operation is None or operation.end is None:
-            return max(self._asked(END), self._allowed(END, float("inf")))
+            return self._allowed(END, float("inf"), self._asked(END))
         time = operation.end_time if operation.end_time is not None else float("inf")
-        return max(self._asked(operation.end), self._allowed(operation.end, time))
+        return self._allowed(operation.end, time, self._asked(operation.end))
 
 
 def _at_the_end(history: LogHistory, done: int, asked: int) -> Iterator[Violation]:
