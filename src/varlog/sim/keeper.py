@@ -112,15 +112,15 @@ class Keeper:
             return None
         clock = self._admin.clock
         deadline = clock.now() + 1.1 * self._shape.retain_seconds + self._skew_seconds + seconds
-        tail = 0
+        tail: int | None = None
         while clock.now() < deadline:
             try:
-                tail = tail or await log.tail()
+                tail = await log.tail() if tail is None else tail
                 if self._shape.retain_archived:
                     await self._archive(log, 1.0)
             except VarlogError:
                 pass  # the repository is just starting: the deadline counts
-            if tail and await self._look(log) >= tail:
+            if tail is not None and await self._look(log) >= tail:
                 return None
             await clock.sleep(LOOK_SECONDS)
         return Violation("I14", log.name, f"what is older than {self._shape.retain_seconds:g} s is still there: {tail}")
