@@ -21,7 +21,8 @@ def to_batches(rows: "pyarrow.RecordBatch") -> list[ArchivedBatch]:
     glsn, stream, slot, time = (rows[name].cast("int64").to_pylist() for name in names)
     payloads = rows["payload"].to_pylist()
     keys = rows["key"].to_pylist() if rows["key"].null_count < rows.num_rows else None
-    headers = [dict(each) for each in rows["headers"].to_pylist()] if len(rows["headers"].flatten()) else None
+    bounds = rows["headers"].offsets
+    headers = [dict(each) for each in rows["headers"].to_pylist()] if bounds[0] != bounds[-1] else None
     made = []
     for low, high in _cut(_edges(rows), payloads):
         data = encode_batch(

@@ -149,6 +149,9 @@ def told(place: Place) -> Iterator[None]:
     except FileNotFoundError as error:
         raise Unavailable(f"the archive at {place.url} lacks a file: {_first_line(error)}") from error
     except OSError as error:
+        if error.errno is None and "AWS Error" not in str(error):
+            # Arrow's own, of what stands in a file; those of the system have a number, those of S3 that name.
+            raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
         raise Unavailable(f"the archive at {place.url} cannot be reached from here: {_first_line(error)}") from error
     except ArrowException as error:
         raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error

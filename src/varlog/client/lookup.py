@@ -7,6 +7,7 @@ from typing import Any
 
 from varlog.base.errors import Corrupt, InvalidArgument, NotWritten, Timeout, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, Slot, StreamId
+from varlog.client.archived import archived_entry, archived_time
 from varlog.client.context import LogContext
 from varlog.client.entry import EPOCH, Entry, ReadBatch
 from varlog.client.limits import ATTEMPT_SECONDS, LAGGING_SECONDS
@@ -118,8 +119,16 @@ async def _first_result(works: list[Coroutine[Any, Any, Entry | None]]) -> Entry
 
 
 async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
-    """The entry at a position: asked of its stream if that is known, else of all of them."""
+    """The entry at a position, from the nodes or else from the archive."""
     search = _Search(context, timeout)
+    try:
+        return await _ask_nodes(context, search, glsn, timeout)
+    except Trimmed as lost:
+        return await archived_entry(context, glsn, lost.first, max(0.001, search.left))
+
+
+async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: float) -> Entry:
+    """Asked of its stream if that is known, else of all of them."""
     info = await context.routes.resolve(timeout)
     attempt = 0
     while True:
@@ -171,6 +180,9 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     time_us = time_us_of(time)
     search = _Search(context, timeout)
     tail = await ask_tail(context, timeout)
+    archived = await archived_time(context, time_us, tail.trimmed, max(0.001, search.left))
+    if archived is not None:
+        return archived
     committed = await committed_slots(context, max(0.001, search.left))
     if not committed.keys() <= {route.id for route in context.routes.streams}:
         await context.routes.refresh(max(0.001, search.left))  # streams have come that we had not heard of
