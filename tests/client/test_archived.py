@@ -14,7 +14,8 @@ import varlog
 from varlog.archive import place as place_module
 from varlog.archive.reader import FileArchives
 from varlog.base.errors import Corrupt, NotWritten, Trimmed, Unavailable, Unsupported
-from varlog.client import feed, reader
+from varlog.client import feed, lookup, reader
+from varlog.client.questions import committed_slots
 from varlog.runtime.loop import run as run_on_loop
 
 TEST_S = 60.0
@@ -98,6 +99,25 @@ def test_times_on_both_sides(tmp_path: Path) -> None:
                 assert await log.find(entry.time) == first
             assert await log.find(datetime(1999, 1, 1, tzinfo=UTC)) == 1
             assert await log.find(datetime.max.replace(tzinfo=UTC)) == len(before) + 1
+
+    run(story())
+
+
+def test_trimmed_while_a_time_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes give the first entry up after the archive was asked, and before they are."""
+
+    async def story() -> None:
+        async with filled() as log:
+            before = await scan(log)
+
+            async def trimmed_first(context: Any, timeout: float) -> Any:
+                monkeypatch.undo()
+                await archive(log, tmp_path, 61)
+                await log.trim(60)
+                return await committed_slots(context, timeout)
+
+            monkeypatch.setattr(lookup, "committed_slots", trimmed_first)
+            assert await log.find(before[29].time) == next(each.glsn for each in before if each.time >= before[29].time)
 
     run(story())
 

@@ -89,14 +89,17 @@ async def _entry(context: LogContext, info: pb.LogInfo, glsn: Glsn) -> Entry:
     raise Corrupt(f"the archive of log {info.name!r} has nothing at {glsn}")
 
 
-async def archived_time(context: LogContext, time_us: int, trimmed: int, timeout: float) -> Glsn | None:
-    """The first position of the archive at or after a time, if the nodes cannot know: they have given something up."""
+async def archive_behind(context: LogContext, trimmed: int, timeout: float) -> pb.LogInfo | None:
+    """The log's record, if its archive has what lies at and below a trim point."""
     if not trimmed:
         return None
     info = await context.routes.resolve(timeout)
-    if info.trimmed < trimmed:
+    if not covers(info, trimmed):
         await context.routes.refresh(timeout)
         info = await context.routes.resolve(timeout)
-    if earliest(info, trimmed) > trimmed:
-        return None
+    return info if covers(info, trimmed) else None
+
+
+async def archived_time(context: LogContext, info: pb.LogInfo, time_us: int, timeout: float) -> Glsn | None:
+    """The first position of the archive at or after a time."""
     return await within(context.world.clock, timeout, context.archives.find(info, time_us))

@@ -20,6 +20,7 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
+    shape = replace(shape, archivers=_draw_archivers(seed, shape))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -124,6 +125,11 @@ def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[Fau
 def _draw_direct_nodes(seed: int | str) -> int:
     """All of them, or none."""
     return Random(f"{seed}/direct").choice((0, 16))
+
+
+def _draw_archivers(seed: int | str, shape: Shape) -> int:
+    """Where clients do not trim: what is gone for good and what is archived are different questions."""
+    return 0 if shape.trims else Random(f"{seed}/archive").choice((0, 0, 1, 2))
 
 
 def _draw_store(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -112,6 +112,8 @@ class Trim(Operation):
     kind = "trim"
     upto: int = 0
     done: bool = False
+    archived: bool = False
+    """What goes from the nodes is in the archive, and stays readable."""
 
 
 @dataclass(slots=True, kw_only=True)

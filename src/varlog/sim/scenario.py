@@ -21,6 +21,7 @@ from varlog.base.errors import AlreadyExists, Sealed, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
+from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
@@ -54,6 +55,9 @@ CREATE_SECONDS = 120.0
 CALM_START = 0.7
 """Share of the runs in which faults begin only when the logs are there."""
 
+ARCHIVE_FAILS = 0.03
+"""Share of the reads of archives that fail while faults strike."""
+
 Result = TypeVar("Result")
 
 
@@ -79,6 +83,7 @@ class Scenario:
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._reshaper: Reshaper | None = None
+        self._archivers: list[Archiver] = []
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -127,6 +132,7 @@ class Scenario:
                 self.excuses.drainer = Drainer(admin, self._connect, self.trace)
                 self.excuses.drainer.start(chance.random() * self.shape.chaos_seconds, chance)
             self._start_reshaper(admin)
+            self._start_archivers(admin)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -137,6 +143,7 @@ class Scenario:
         if self.weather.faults.lost_node and self.shape.replicas > 1:
             self._lose_node()
         self._nemesis.heal()
+        self.cluster.shelf.failing = 0.0
         self.healing = True
         self.trace.event(self.loop.now, "faults", "stop", "everything is up again")
         await self._as_admin(admin, self._probe_and_settle)
@@ -153,6 +160,14 @@ class Scenario:
             self._reshaper = Reshaper(admin, self.log_names, self._connect, self.recorder, replicas)
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
+
+    def _start_archivers(self, admin: Process) -> None:
+        self.cluster.shelf.failing = ARCHIVE_FAILS
+        for number in range(self.shape.archivers):
+            chance = Random(f"{self.weather.seed}/archiver{number}")
+            archiver = Archiver(admin, self.log_names, self._connect, self.recorder, self.cluster.shelf, chance)
+            archiver.start()
+            self._archivers.append(archiver)
 
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
@@ -212,6 +227,8 @@ class Scenario:
             self.violations += await self.excuses.drainer.wait(BOUND_SECONDS)
         if self._reshaper is not None:
             self.violations += await self._reshaper.wait(BOUND_SECONDS)
+        for archiver in self._archivers:
+            self.violations += await archiver.wait(BOUND_SECONDS)
         await self._stop_rolling(admin, cluster)
         if self._nemesis.rotting is not None:
             await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)

@@ -245,6 +245,8 @@ class Shape:
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0
     """A segment so old is followed by the next; 0: never for that."""
+    archivers: int = 0
+    """So many archive the logs while faults strike, and have the nodes trim what is archived."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -273,6 +275,7 @@ class Shape:
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
+            f"{f'; {self.archivers} archivers' * bool(self.archivers)}"
             f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}; "
             f"{self.repositories} repositories{' on a shared store' * self.shared_store}"
             f"{', those that follow gather all reports' * self.gathers}; "

@@ -81,6 +81,11 @@ class LogHistory:
         """Nothing at or below is there at the end."""
         return self.final.trimmed if self.final is not None else 0
 
+    @property
+    def losses(self) -> list[Trim]:
+        """Trims after which something is gone for good: it is not in an archive."""
+        return [trim for trim in self.trims if not trim.archived]
+
     def acks(self) -> list[Append]:
         return [append for append in self.appends if append.outcome == "ack"]
 

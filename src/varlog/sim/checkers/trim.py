@@ -1,16 +1,19 @@
-"""I13. Trim is monotone: nothing at or below the trim point comes back; nothing above it is lost by it."""
+"""I13. Trim is monotone: nothing at or below the trim point comes back; nothing above it is lost by it.
 
-from collections.abc import Iterator
+What is trimmed because it is archived is not lost: whoever asks for it gets it, and may not be told that it is gone.
+"""
+
+from collections.abc import Callable, Iterator
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe, highest_before
+from varlog.sim.history import Trim
 
 END = 1 << 62
 """After everything."""
 
 
 def check(history: LogHistory) -> Iterator[Violation]:
-    done = highest_before([(trim.end, trim.upto) for trim in history.trims if trim.done and trim.end is not None])
-    asked = highest_before([(trim.start, trim.upto) for trim in history.trims])
+    done, asked = _points(history.losses)
     for read in history.reads:
         if read.payload is not None and read.glsn <= done(read.start):
             yield history.violation("I13", f"{describe(read)} after the log was trimmed up to {done(read.start)}")
@@ -29,16 +32,24 @@ def check(history: LogHistory) -> Iterator[Violation]:
             yield history.violation(
                 "I13", f"{describe(subscription)} ends with Trimmed({subscription.value}), more than anybody asked for"
             )
-    yield from _at_the_end(history, done(END), asked(END))
+    yield from _at_the_end(history)
 
 
-def _at_the_end(history: LogHistory, done: int, asked: int) -> Iterator[Violation]:
+def _points(trims: list[Trim]) -> tuple[Callable[[int], int], Callable[[int], int]]:
+    """Up to where trims were done, and asked for, before a moment."""
+    done = highest_before([(trim.end, trim.upto) for trim in trims if trim.done and trim.end is not None])
+    return done, highest_before([(trim.start, trim.upto) for trim in trims])
+
+
+def _at_the_end(history: LogHistory) -> Iterator[Violation]:
+    done, asked = (point(END) for point in _points(history.losses))
     if history.final is not None and not done <= history.final.trimmed <= asked:
         yield history.violation(
             "I13",
             f"the log is trimmed up to {history.final.trimmed} at the end; answered were trims up to {done}, "
             f"asked for up to {asked}",
         )
+    done, asked = (point(END) for point in _points(history.trims))
     for replica in history.replicas:
         if replica.state != "failed" and not done <= replica.trimmed_glsn <= asked:
             yield history.violation(
