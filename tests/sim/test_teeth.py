@@ -21,6 +21,7 @@ from varlog.sim.run import Result, run_seed
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
     "archive_ignored": 20,
+    "archive_recorded_blindly": 20,
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "commits_told_once": 20,
@@ -45,6 +46,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "retry_with_new_identity": 20,
     "seal_overtakes_stores": 40,
     "seal_quorum_too_small": 60,
+    "seam_passed_over": 20,
     "silent_members_have_nothing": 20,
     "rot_passed_over": 20,
     "stale_tail": 20,
@@ -60,6 +62,7 @@ CAUGHT_WITHIN: dict[str, int] = {
 EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
     "archive_ignored": {"I13"},
+    "archive_recorded_blindly": {"I1", "I9", "I13", "I14"},
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "commits_told_once": {"I11", "I14"},
@@ -84,6 +87,7 @@ EVIDENCE: dict[str, set[str]] = {
     "retry_with_new_identity": {"I5", "I6"},
     "seal_overtakes_stores": {"I1", "I2", "I8"},
     "seal_quorum_too_small": {"I1", "I2", "I3"},
+    "seam_passed_over": {"I9"},
     "silent_members_have_nothing": {"I1", "I2", "I3"},
     "rot_passed_over": {"I1", "I14", "defect"},
     "stale_tail": {"I10"},

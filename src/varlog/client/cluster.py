@@ -5,6 +5,7 @@ from typing import cast
 
 from google.protobuf.message import Message
 
+from varlog.archive.reader import FileArchives
 from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
@@ -242,7 +243,10 @@ class _Open:
         if context is None:
             routes = Routes(name, self.repositories, self._world, self._scope)
             choice = Choice(self._world, routes, self._scope)
-            context = LogContext(self._world, self._pool, self.repositories, self._scope, routes, choice, Hints())
+            archives = self._world.archives or FileArchives()
+            context = LogContext(
+                self._world, self._pool, self.repositories, self._scope, routes, choice, Hints(), archives
+            )
             self.contexts[name] = context
             self._appenders[name] = Appender(context)
         return Log(context, self._appenders[name], self._timeout)

@@ -22,6 +22,7 @@ from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric
 from varlog.sim.outage import Outage
 from varlog.sim.platter import Platter
+from varlog.sim.shelf import Shelf
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
 
@@ -45,6 +46,7 @@ class SimulatedCluster:
         self.weather = weather
         self.trace = trace
         seed = weather.seed
+        self.shelf = Shelf()
         self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
         count = weather.shape.repositories
         self.repositories = [self.make_host(f"repository{number}") for number in range(1, count + 1)]
@@ -92,6 +94,7 @@ class SimulatedCluster:
             self.weather.seed,
             clock_rate=climate.clock_rate,
             wall_offset_us=EPOCH_US + climate.wall_offset_us,
+            shelf=self.shelf,
         )
 
     def add_client(self, name: str, program: Program) -> Host:

@@ -112,6 +112,8 @@ class Trim(Operation):
     kind = "trim"
     upto: int = 0
     done: bool = False
+    archived: bool = False
+    """What goes from the nodes is in the archive, and stays readable."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,14 +140,6 @@ class Chain(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
-class Archiving(Operation):
-    """Somebody said that everything up to a position is archived."""
-
-    kind = "archiving"
-    upto: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
 class Find(Operation):
     kind = "find"
     time_us: int = 0
@@ -164,7 +158,7 @@ class Keeping:
     bytes: int = 0
     """0: nothing goes for its size."""
     archived: bool = False
-    """Nothing goes before it is archived."""
+    """Nothing goes before it is archived: it stays readable."""
     skew_seconds: float = 0.0
     """By how much clocks of clients and repositories may differ."""
 
@@ -234,21 +228,7 @@ class Expectation:
     """Why it may have fewer; empty: it must have them all."""
 
 
-Record = (
-    Append
-    | Read
-    | Subscription
-    | Tail
-    | Trim
-    | Seal
-    | Chain
-    | Archiving
-    | Find
-    | Keeping
-    | FinalLog
-    | Replica
-    | Expectation
-)
+Record = Append | Read | Subscription | Tail | Trim | Seal | Chain | Find | Keeping | FinalLog | Replica | Expectation
 KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Record)}
 Some = TypeVar("Some", bound=Record)
 

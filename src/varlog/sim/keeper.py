@@ -1,16 +1,11 @@
-"""Watches logs that are trimmed by themselves, and says now and then how far they are archived.
-
-Nothing is archived here: the cluster believes what it is told, and must not trim beyond it.
-"""
+"""Watches logs that are trimmed by themselves: what is told of them is recorded, and at the end they must have been."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from random import Random
 
 from varlog.base.errors import VarlogError
-from varlog.client import ArchiveDescription, Cluster, Log
+from varlog.client import Cluster, Log
 from varlog.sim.checkers import Violation
-from varlog.sim.history import Archiving, Chain, Keeping
+from varlog.sim.history import Chain, Keeping
 from varlog.sim.host import Process
 from varlog.sim.record import Recorder
 from varlog.sim.reshaper import tell
@@ -18,9 +13,6 @@ from varlog.sim.weather import Shape
 
 LOOK_SECONDS = 0.3
 """Between two looks at all logs."""
-ARCHIVES = 0.2
-"""Share of the looks at which somebody says that more is archived."""
-EMPTY = ArchiveDescription("file:///archive", "", "", "", 1, 1)
 
 
 class Keeper:
@@ -53,17 +45,15 @@ class Keeper:
                 )
             )
 
-    def start(self, random: Random) -> None:
-        self._admin.spawn(self._run(random), "keep an eye on what is kept")
+    def start(self) -> None:
+        self._admin.spawn(self._run(), "keep an eye on what is kept")
 
-    async def _run(self, random: Random) -> None:
+    async def _run(self) -> None:
         cluster = await self._connect(self._admin)
         while not self._stopping:
             await self._admin.clock.sleep(LOOK_SECONDS)
             for name in self._names:
                 await self._look(cluster.log(name))
-                if self._shape.retain_archived and random.random() < ARCHIVES:
-                    await self._archive(cluster.log(name), random.random())
         await cluster.close()
 
     async def _look(self, log: Log) -> int:
@@ -76,26 +66,6 @@ class Keeper:
         else:
             self._recorder.end(self._admin, record)
         return record.trimmed
-
-    async def _archive(self, log: Log, share: float) -> None:
-        """So much more of the log is archived, from here to its tail."""
-        try:
-            known = (await log.info()).archive or await self._begin(log)
-            stop = known.stop + int(share * (await log.tail() + 1 - known.stop))
-            record = self._recorder.begin(self._admin, Archiving(log=log.name, upto=stop - 1))
-            try:
-                await log.record_archive(replace(known, metadata="file:///archive/1", stop=stop), expected=known.stop)
-            except VarlogError as error:
-                self._recorder.end(self._admin, record, error)
-            else:
-                self._recorder.end(self._admin, record)
-        except VarlogError:
-            return  # another time
-
-    async def _begin(self, log: Log) -> ArchiveDescription:
-        begun = replace(EMPTY, first=(first := (await log.info()).trimmed + 1), stop=first)
-        await log.record_archive(begun, expected=0)
-        return begun
 
     # ------------------------------------------------------------ the end
 
@@ -112,18 +82,20 @@ class Keeper:
             return None
         clock = self._admin.clock
         deadline = clock.now() + 1.1 * self._shape.retain_seconds + self._skew_seconds + seconds
-        tail: int | None = None
+        goal: int | None = None
         while clock.now() < deadline:
-            try:
-                tail = await log.tail() if tail is None else tail
-                if self._shape.retain_archived:
-                    await self._archive(log, 1.0)
-            except VarlogError:
-                pass  # the repository is just starting: the deadline counts
-            if tail is not None and await self._look(log) >= tail:
+            goal = await self._goal(log) if goal is None else goal
+            if goal is not None and await self._look(log) >= goal:
                 return None
             await clock.sleep(LOOK_SECONDS)
-        return Violation("I14", log.name, f"what is older than {self._shape.retain_seconds:g} s is still there: {tail}")
+        return Violation("I14", log.name, f"what is older than {self._shape.retain_seconds:g} s is still there: {goal}")
+
+    async def _goal(self, log: Log) -> int | None:
+        """Up to where the log is to be trimmed; None if nobody answers."""
+        try:
+            return (await log.info()).archived - 1 if self._shape.retain_archived else await log.tail()
+        except VarlogError:
+            return None
 
     async def _let_be(self, log: Log, seconds: float) -> None:
         """From now on nothing goes by itself, so that all of the log can be looked at."""

@@ -21,6 +21,7 @@ from varlog.base.errors import AlreadyExists, Sealed, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
+from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
@@ -55,6 +56,9 @@ CREATE_SECONDS = 120.0
 CALM_START = 0.7
 """Share of the runs in which faults begin only when the logs are there."""
 
+ARCHIVE_FAILS = 0.03
+"""Share of the reads of archives that fail while faults strike."""
+
 Result = TypeVar("Result")
 
 
@@ -81,6 +85,7 @@ class Scenario:
         self._sealer: Sealer | None = None
         self._reshaper: Reshaper | None = None
         self._keeper: Keeper | None = None
+        self._archivers: list[Archiver] = []
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -130,6 +135,7 @@ class Scenario:
                 self.excuses.drainer = Drainer(admin, self._connect, self.trace)
                 self.excuses.drainer.start(chance.random() * self.shape.chaos_seconds, chance)
             self._start_reshaper(admin)
+            self._start_archivers(admin)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -140,6 +146,7 @@ class Scenario:
         if self.weather.faults.lost_node and self.shape.replicas > 1:
             self._lose_node()
         self._nemesis.heal()
+        self.cluster.shelf.failing = 0.0
         self.healing = True
         self.trace.event(self.loop.now, "faults", "stop", "everything is up again")
         await self._as_admin(admin, self._probe_and_settle)
@@ -162,6 +169,14 @@ class Scenario:
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
 
+    def _start_archivers(self, admin: Process) -> None:
+        self.cluster.shelf.failing = ARCHIVE_FAILS
+        for number in range(self.shape.archivers):
+            chance = Random(f"{self.weather.seed}/archiver{number}")
+            archiver = Archiver(admin, self.log_names, self._connect, self.recorder, self.cluster.shelf, chance)
+            archiver.start()
+            self._archivers.append(archiver)
+
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
         self.excuses.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
@@ -171,7 +186,7 @@ class Scenario:
     def _start_workers(self) -> None:
         self.cluster.ready.set()
         if self._keeper is not None:
-            self._keeper.start(Random(f"{self.weather.seed}/keeper"))
+            self._keeper.start()
         for number in range(1, self.shape.clients + 1):
             self.cluster.start(self.cluster.add_client(f"client{number}", self._work))
 
@@ -225,6 +240,8 @@ class Scenario:
             self.violations += await self.excuses.drainer.wait(BOUND_SECONDS)
         if self._reshaper is not None:
             self.violations += await self._reshaper.wait(BOUND_SECONDS)
+        for archiver in self._archivers:
+            self.violations += await archiver.wait(BOUND_SECONDS)
         await self._stop_rolling(admin, cluster)
         if self._nemesis.rotting is not None:
             await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)

@@ -251,6 +251,8 @@ class Shape:
     """The same of what is more."""
     retain_archived: bool = False
     """But only what is archived."""
+    archivers: int = 0
+    """So many archive the logs while faults strike, and have the nodes trim what is archived."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -284,6 +286,7 @@ class Shape:
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
+            f"{f'; {self.archivers} archivers' * bool(self.archivers)}"
             f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}"
             f"{f'; {self.retain_seconds:.1f} s are kept' * bool(self.retain_seconds)}"
             f"{f'; {self.retain_bytes} bytes are kept' * bool(self.retain_bytes)}"

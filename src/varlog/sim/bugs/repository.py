@@ -194,6 +194,16 @@ def too_little_kept() -> Iterator[None]:
         yield
 
 
+@bug("whoever archives has the last word, whatever was archived meanwhile", lambda weather: weather.shape.archivers > 1)
+def archive_recorded_blindly() -> Iterator[None]:
+    def record_archive(log: pb.LogInfo, request: pb.RecordArchiveRequest) -> None:
+        log.archive.CopyFrom(request.archive)
+        log.archived = request.archived
+
+    with swap(service, record_archive=record_archive):
+        yield
+
+
 @bug("the tail is answered from a copy that is refreshed now and then", lambda weather: weather.shape.tails > 0)
 def stale_tail() -> Iterator[None]:
     copies: dict[tuple[service.Service, int], tuple[float, int]] = {}

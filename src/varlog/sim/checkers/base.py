@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from varlog.sim.history import (
     Append,
-    Archiving,
     Chain,
     Expectation,
     FinalLog,
@@ -63,7 +62,6 @@ class LogHistory:
     trims: list[Trim]
     seals: list[Seal]
     chains: list[Chain]
-    archivings: list[Archiving]
     keeping: Keeping | None
     finds: list[Find]
     replicas: list[Replica]
@@ -84,6 +82,11 @@ class LogHistory:
     def trimmed(self) -> int:
         """Nothing at or below is there at the end."""
         return self.final.trimmed if self.final is not None else 0
+
+    @property
+    def losses(self) -> list[Trim]:
+        """Trims after which something is gone for good: it is not in an archive."""
+        return [trim for trim in self.trims if not trim.archived]
 
     def acks(self) -> list[Append]:
         return [append for append in self.appends if append.outcome == "ack"]
@@ -129,7 +132,6 @@ def _of_log(history: History, log: str) -> LogHistory:
         trims=history.of(Trim, log),
         seals=history.of(Seal, log),
         chains=history.of(Chain, log),
-        archivings=history.of(Archiving, log),
         keeping=next(iter(history.of(Keeping, log)), None),
         finds=history.of(Find, log),
         replicas=history.of(Replica, log),
@@ -164,8 +166,6 @@ def _what(operation: Operation) -> str:
     if isinstance(operation, Chain):
         told = f"segment {operation.segments[-1][0]}" if operation.segments else "refused"
         return f"{'change' if operation.changed else 'look at the chain'}: {told}"
-    if isinstance(operation, Archiving):
-        return f"archive up to {operation.upto}"
     if isinstance(operation, Find):
         return f"find of {operation.time_us} µs: {operation.glsn}"
     return operation.kind

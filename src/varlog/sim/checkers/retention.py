@@ -6,7 +6,7 @@ Only what clients know is counted, and clocks may differ by what the history say
 from bisect import bisect_left
 from collections.abc import Callable
 
-from varlog.sim.checkers.base import LogHistory, highest_before
+from varlog.sim.checkers.base import LogHistory
 from varlog.sim.history import Append, Keeping
 
 END = 1 << 62
@@ -18,22 +18,16 @@ FILE_SHARE = 1.2
 STREAM_BYTES = 8 << 10
 """More than an empty replica takes."""
 
-Allowed = Callable[[int, float, int], int]
-"""Of an order, its time, and up to where trims were asked for: up to where the log may be trimmed by then."""
+Allowed = Callable[[float, int], int]
+"""Of a time, and up to where trims were asked for by then: up to where nodes may have trimmed the log."""
 
 
 def allowance(history: LogHistory) -> Allowed:
     keeping = history.keeping
     if keeping is None:
-        return lambda order, time, asked: asked
-    archived = highest_before([(each.start, each.upto) for each in history.archivings])
+        return lambda time, asked: asked
     old, much = _too_old(history, keeping), _too_much(history, keeping)
-
-    def allowed(order: int, time: float, asked: int) -> int:
-        point = max(old(time, asked), much(time))
-        return max(asked, min(point, archived(order)) if keeping.archived else point)
-
-    return allowed
+    return lambda time, asked: max(asked, old(time, asked), much(time))
 
 
 def _too_old(history: LogHistory, keeping: Keeping) -> Callable[[float, int], int]:
