@@ -6,17 +6,18 @@ import sys
 import varlog
 
 LISTED = """
-Ack AlreadyExists Cluster ClusterStatus Conflict ConnectionLost Corrupt DamagedRange Entry Fenced InvalidArgument Junk
-Log LogDescription LogStatus NoSpace NodeCheck NodeDescription NotFound NotWritten OutcomeUnknown Overloaded Producer
-ProducerToken ReadBatch ReplicaFailed ReplicaStatus ScrubDescription Sealed SegmentDescription StreamCheck
-StreamDescription StreamStatus Subscription Timeout TooLarge Trimmed Unauthorized Unavailable Unsupported VarlogError
-VolumeDescription __version__ connect local_cluster sync
+Ack AlreadyExists ArchiveDescription Cluster ClusterStatus Conflict ConnectionLost Corrupt DamagedRange Entry Fenced
+InvalidArgument Junk Log LogDescription LogStatus NoSpace NodeCheck NodeDescription NotFound NotWritten OutcomeUnknown
+Overloaded Producer ProducerToken ReadBatch ReplicaFailed ReplicaStatus ScrubDescription Sealed SegmentDescription
+StreamCheck StreamDescription StreamStatus Subscription Timeout TooLarge Trimmed Unauthorized Unavailable Unsupported
+VarlogError VolumeDescription __version__ connect local_cluster sync
 """
 NAMES = LISTED.split()
 
 METHODS = {
     "Cluster": "check_node close create_log drain_node log logs nodes remove_log remove_node scrub_node status",
-    "Log": "append append_batch capabilities find info name producer read reconfigure retry seal subscribe tail trim",
+    "Log": "append append_batch capabilities find info name producer read reconfigure record_archive retry "
+    "seal subscribe tail trim",
     "Producer": "abort close flush next_sequence open send send_batch",
     "Subscription": "aclose batches runs",
     "ReadBatch": "count entries first headers keys last nbytes payloads slot stream time time_us to_arrow",

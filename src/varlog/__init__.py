@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from varlog.base.ids import ProducerToken
     from varlog.client import (
         Ack,
+        ArchiveDescription,
         Cluster,
         ClusterStatus,
         DamagedRange,
@@ -63,6 +64,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Ack",
     "AlreadyExists",
+    "ArchiveDescription",
     "Cluster",
     "ClusterStatus",
     "Conflict",

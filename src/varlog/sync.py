@@ -116,9 +116,27 @@ class Cluster:
         ordering: str = "cut",
         replicas: int = 3,
         streams: int = 1,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        retain_bytes: int = 0,
+        retain_seconds: float = 0.0,
+        retain_archived: bool = False,
         timeout: float | None = None,
     ) -> "Log":
-        work = self._cluster.create_log(name, ordering=ordering, replicas=replicas, streams=streams, timeout=timeout)
+        work = self._cluster.create_log(
+            name,
+            ordering=ordering,
+            replicas=replicas,
+            streams=streams,
+            ack=ack,
+            roll_bytes=roll_bytes,
+            roll_seconds=roll_seconds,
+            retain_bytes=retain_bytes,
+            retain_seconds=retain_seconds,
+            retain_archived=retain_archived,
+            timeout=timeout,
+        )
         return Log(self._run(work), self._running)
 
     def log(self, name: str) -> "Log":
@@ -273,6 +291,11 @@ class Log:
     def seal(self, *, timeout: float | None = None) -> Glsn:
         return self._thread.run(self._log.seal(timeout=timeout))
 
+    def record_archive(
+        self, archive: client.ArchiveDescription, *, expected: int, timeout: float | None = None
+    ) -> client.LogDescription:
+        return self._thread.run(self._log.record_archive(archive, expected=expected, timeout=timeout))
+
     def reconfigure(
         self,
         *,
@@ -284,6 +307,9 @@ class Log:
         members: Sequence[int] = (),
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
+        retain_bytes: int | None = None,
+        retain_seconds: float | None = None,
+        retain_archived: bool | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> client.LogDescription:
@@ -297,6 +323,9 @@ class Log:
                 members=members,
                 roll_bytes=roll_bytes,
                 roll_seconds=roll_seconds,
+                retain_bytes=retain_bytes,
+                retain_seconds=retain_seconds,
+                retain_archived=retain_archived,
                 roll=roll,
                 timeout=timeout,
             )

@@ -8,8 +8,8 @@ import pytest
 
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot, StreamId
-from varlog.client.arrow import schema
 from varlog.client.entry import ReadBatch
+from varlog.wire.arrow import schema
 from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, read_header
 
 

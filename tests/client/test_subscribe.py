@@ -256,7 +256,7 @@ def test_nobody_answers_for_too_long() -> None:
 
 
 def test_a_slow_reader_bounds_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varlog.client.subscription.READ_AHEAD_BYTES", 100_000)
+    monkeypatch.setattr("varlog.client.feed.READ_AHEAD_BYTES", 100_000)
 
     async def story() -> None:
         async with scripted(nodes=2, streams=2) as (cluster, client):

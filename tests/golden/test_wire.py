@@ -49,6 +49,9 @@ LOG = pb.LogInfo(
     version=11,
     created_us=12,
 )
+ARCHIVE = pb.ArchiveInfo(
+    location="s3://bucket/logs", metadata="s3://bucket/logs/1.json", endpoint="http://10.0.0.9", region="r", first=2
+)
 NODE = pb.NodeInfo(id=1, incarnation="abc", address="10.0.0.1:7701", zone="a", connected=True, replicas=2)
 REPORT = pb.GetReportResponse(
     storage_node_id=1,
@@ -104,6 +107,7 @@ QUESTIONS: dict[Method, Message] = {
     Method.DROP: pb.DropRequest(replica=REPLICA),
     Method.REPORT: pb.GetReportRequest(),
     Method.COPY: pb.CopyRequest(spec=SPEC, end=9, sources=[1, 2]),
+    Method.MARKS: pb.MarksRequest(replica=REPLICA, time_us=9, sizes=True),
     Method.APPEND: pb.AppendRequest(log=7, segment=2, stream=3),
     Method.PRODUCER: pb.ProducerRequest(log=7, segment=2, stream=3, producer=bytes(range(16))),
     Method.LEAD: pb.LeadRequest(replica=REPLICA, base=9),
@@ -144,6 +148,7 @@ QUESTIONS: dict[Method, Message] = {
     Method.SCRUB_NODE: pb.ScrubNodeRequest(node_id=3),
     Method.GATHER: pb.GatherRequest(address="10.0.0.1:7700"),
     Method.FORWARD: pb.ForwardedReports(reports=[pb.GetReportResponse(storage_node_id=1, boot=2, sequence=3)]),
+    Method.RECORD_ARCHIVE: pb.RecordArchiveRequest(log=7, archive=ARCHIVE, expected=3, archived=9),
 }
 ANSWERS: dict[Method, Message] = {
     Method.OPEN: STATUS,
@@ -159,6 +164,7 @@ ANSWERS: dict[Method, Message] = {
     Method.DROP: pb.Empty(),
     Method.REPORT: REPORT,
     Method.COPY: STATUS,
+    Method.MARKS: pb.MarksReply(committed=9, young_glsn=21, marks=[pb.Mark(glsn=21, bytes=100)]),
     Method.APPEND: pb.AppendReply(glsn=21, slot=8, count=2),
     Method.PRODUCER: pb.ProducerReply(next_sequence=3),
     Method.LEAD: STATUS,
@@ -204,6 +210,7 @@ ANSWERS: dict[Method, Message] = {
     Method.SCRUB_NODE: pb.NodeInfo(id=3, scrub=pb.ScrubStatus(passes=2)),
     Method.GATHER: pb.Empty(),
     Method.FORWARD: pb.Empty(),
+    Method.RECORD_ARCHIVE: pb.LogInfo(id=7, name="orders", archive=ARCHIVE, archived=9),
 }
 
 FRAMES: dict[str, Frame] = {

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.repository.test_reconfigure import Load, check_chain
@@ -186,7 +187,8 @@ def test_a_running_log_is_switched_there_and_back() -> None:
 def test_policies_that_make_no_sense_are_refused() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster:
-            for wrong in ({"ack": 1}, {"ack": 4}, {"streams": 2}):
+            wrongs: list[dict[str, Any]] = [{"ack": 1}, {"ack": 4}, {"streams": 2}]
+            for wrong in wrongs:
                 with pytest.raises(InvalidArgument):
                     await cluster.create_log("orders", ordering="leader", replicas=3, **wrong)
             log = await cluster.create_log("orders", ordering="leader", replicas=3, ack=3)

@@ -21,7 +21,8 @@ ONCE_FAILED: dict[int, str] = {
     44: "a named producer's batch that was never sent left its number to the next (I1, I2, I5)",
     86: "a commit came while a replica that had just failed was being marked (defect)",
     131: "the primary of a sealed log was said to have lost what a backup had not cut off yet (status)",
-    456: "the primary of a sealed log was said to wait for its backups before it takes appends (status)",
+    456: "the primary of a sealed log was said to wait for its backups before it takes appends (status); a sealed log "
+    "with fewer members than wanted got another segment when it was told what to keep (defect)",
     693: "a log was looked up in vain when nobody waited for it any more: an unhandled error",
     1134: "a seal whose commit failed was said to be refused, and had been done (I11)",
     194: "a replica was not rebuilt because the only node left for it drained (I14)",
@@ -35,6 +36,7 @@ ONCE_FAILED: dict[int, str] = {
     359: "a named producer moved to another stream before its last batches were answered (I2, I4)",
     2212: "what one node alone had of a led segment, never acknowledged, was part of the log and then gone (I1, I14)",
     2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
+    50: "a time was looked for on the nodes while they gave up, for the archive, the first entry at it (find)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 

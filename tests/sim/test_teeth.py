@@ -20,6 +20,8 @@ from varlog.sim.run import Result, run_seed
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
+    "archive_ignored": 20,
+    "archive_recorded_blindly": 20,
     "binding_reported_early": 80,
     "commit_out_of_turn": 80,
     "commits_told_once": 20,
@@ -44,11 +46,14 @@ CAUGHT_WITHIN: dict[str, int] = {
     "retry_with_new_identity": 20,
     "seal_overtakes_stores": 40,
     "seal_quorum_too_small": 60,
+    "seam_passed_over": 20,
     "silent_members_have_nothing": 20,
     "rot_passed_over": 20,
     "stale_tail": 20,
     "stray_cut_taken": 140,
+    "too_little_kept": 20,
     "trim_answered_early": 100,
+    "trimmed_beyond_the_point": 20,
     "unanswered_cut_announced": 110,
     "unsynced_tail_reported": 20,
 }
@@ -56,6 +61,8 @@ CAUGHT_WITHIN: dict[str, int] = {
 
 EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
+    "archive_ignored": {"I13"},
+    "archive_recorded_blindly": {"I1", "I9", "I13", "I14"},
     "binding_reported_early": {"I14"},
     "commit_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I14", "defect"},
     "commits_told_once": {"I11", "I14"},
@@ -80,11 +87,14 @@ EVIDENCE: dict[str, set[str]] = {
     "retry_with_new_identity": {"I5", "I6"},
     "seal_overtakes_stores": {"I1", "I2", "I8"},
     "seal_quorum_too_small": {"I1", "I2", "I3"},
+    "seam_passed_over": {"I9"},
     "silent_members_have_nothing": {"I1", "I2", "I3"},
     "rot_passed_over": {"I1", "I14", "defect"},
     "stale_tail": {"I10"},
     "stray_cut_taken": {"I1", "I2", "I3", "I8", "I9", "I11", "I14", "defect", "status"},
+    "too_little_kept": {"I13"},
     "trim_answered_early": {"I13"},
+    "trimmed_beyond_the_point": {"I13"},
     "unanswered_cut_announced": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "unsynced_tail_reported": {"I1", "I2", "I4", "I8", "I14", "defect", "status"},
 }

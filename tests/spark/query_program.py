@@ -1,20 +1,39 @@
-"""A streaming query in a process of its own, to be killed: copies one log to another, a few entries at a time.
+"""Streaming queries in a process of their own, to be killed: one copies a log to another, one counts, a few at a time.
 
-python -m tests.spark.query_program CLUSTER FROM TO CHECKPOINT
+python -m tests.spark.query_program CLUSTER FROM TO COUNTS CHECKPOINTS
 """
 
 import sys
 
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
 from varlog.spark import local_session
 
 
+def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: bool = False) -> StreamingQuery:
+    """Append how many entries there were by now of each last digit, whenever that changes."""
+
+    def append_changes(changes: DataFrame, batch: int) -> None:
+        rows = changes.selectExpr("key", "cast(`count` AS string) AS payload")
+        target = rows.write.format("varlog").option("cluster", cluster).option("log", log)
+        target.option("identity", f"{log}.{batch}").mode("append").save()
+
+    counts = entries.selectExpr("substr(cast(payload AS string), -1) AS key").groupBy("key").count()
+    counting = counts.writeStream.foreachBatch(append_changes).outputMode("update")
+    counting = counting.option("checkpointLocation", checkpoint)
+    return (counting.trigger(availableNow=True) if now else counting).start()
+
+
 def main() -> None:
-    cluster, source, target, checkpoint = sys.argv[1:]
+    cluster, source, target, counts, checkpoints = sys.argv[1:]
     spark = local_session("query")
     entries = spark.readStream.format("varlog").option("cluster", cluster).option("log", source)
-    copying = entries.option("maxEntriesPerTrigger", 500).option("minPartitions", 2).load().writeStream
-    query = copying.format("varlog").option("cluster", cluster).option("log", target)
-    query.option("checkpointLocation", checkpoint).start().awaitTermination()
+    few = entries.option("maxEntriesPerTrigger", 500).option("minPartitions", 2).load()
+    copying = few.writeStream.format("varlog").option("cluster", cluster).option("log", target)
+    copying.option("checkpointLocation", f"{checkpoints}/{target}").start()
+    count(few, cluster, counts, f"{checkpoints}/{counts}")
+    spark.streams.awaitAnyTermination()
 
 
 if __name__ == "__main__":

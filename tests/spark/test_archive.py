@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 import varlog
+from varlog.archive.place import parse_place
+from varlog.archive.table import ArchiveTable
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, NotFound, Trimmed
 from varlog.spark import archive as room
+from varlog.spark import archive_log
 from varlog.spark.archive import Archived, archive, archived, write_part
-from varlog.spark.iceberg import ArchiveTable
 from varlog.spark.options import Options
 from varlog.spark.reading import Part, read_part
 
@@ -25,6 +28,10 @@ def fill(log: varlog.sync.Log, count: int) -> None:
 
 def entries(log: varlog.sync.Log) -> list[dict[str, Any]]:
     return [entry._asdict() for entry in log.subscribe(wait=False)]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/data/*"))
 
 
 def scanned(folder: Path, log: varlog.sync.Log, where: str = "glsn > 0") -> list[dict[str, Any]]:
@@ -42,6 +49,9 @@ def test_run_after_run(spark: SparkSession, log: varlog.sync.Log, options: Optio
     second = archive(spark, cut, tmp_path)
     assert (second.start, second.stop, second.files) == (61, 101, 2)
     assert archive(spark, cut, tmp_path) == Archived(log.name, 101, 101, 0, 0)
+    info = log.info()
+    assert info.archive is not None
+    assert (info.archive.location, info.archive.first, info.archived) == (tmp_path.as_uri(), 1, 101)
     assert scanned(tmp_path, log) == entries(log)
     assert scanned(tmp_path, log, "glsn >= 95 and glsn < 97") == entries(log)[94:96]
     rows = archived(spark, tmp_path, log.name).orderBy("glsn").collect()
@@ -54,7 +64,7 @@ class Killed(Exception):
     """The run ends here."""
 
 
-@pytest.mark.parametrize("step", ["_write", "add"])
+@pytest.mark.parametrize("step", ["_write", "add", "_record"])
 def test_a_run_that_was_killed(
     spark: SparkSession,
     log: varlog.sync.Log,
@@ -63,7 +73,7 @@ def test_a_run_that_was_killed(
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
-    """Before its files were named by a snapshot, or right after."""
+    """Before its files were named by a snapshot, before that was recorded, or right after."""
     fill(log, 20)
 
     def killed(work: Any) -> Any:
@@ -74,39 +84,46 @@ def test_a_run_that_was_killed(
         return run
 
     with monkeypatch.context() as patch:
-        target = room if step == "_write" else ArchiveTable
+        target = ArchiveTable if step == "add" else room
         patch.setattr(target, step, killed(getattr(target, step)))
         with pytest.raises(Killed):
             archive(spark, options, tmp_path)
-    assert archive(spark, options, tmp_path).stop == 41
+    assert log.info().archived == (41 if step == "_record" else 1)
+    again = archive(spark, options, tmp_path)
+    assert (again.files, again.stop) == (1 if step == "_write" else 0, 41), "what has a snapshot is not copied again"
+    assert log.info().archived == 41
     assert scanned(tmp_path, log) == entries(log)
     fill(log, 1)
     archive(spark, options, tmp_path)
-    files = sorted(path.name for path in (tmp_path / "data" / log.name).iterdir())
-    assert len(files) == 2, "what the killed run left was swept away"
+    assert len(files_in(tmp_path)) == 2, "what the killed run left was swept away"
     assert scanned(tmp_path, log) == entries(log)
 
 
-def test_of_two_runs_at_once_one_gives_up(
+@pytest.mark.parametrize("step", ["_write", "_record"])
+def test_of_two_runs_at_once_one_goes_on_from_the_other(
     spark: SparkSession,
     log: varlog.sync.Log,
     options: Options,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    step: str,
 ) -> None:
+    """Overtaken before its snapshot, or before that was recorded."""
     fill(log, 10)
-    write = room._write
+    work = getattr(room, step)
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
         archive(spark, options, tmp_path)
-        return write(*arguments)
+        fill(log, 1)
+        return work(*arguments)
 
-    monkeypatch.setattr(room, "_write", overtaken)
-    with pytest.raises(Conflict, match="another run has archived"):
-        archive(spark, options, tmp_path)
+    monkeypatch.setattr(room, step, overtaken)
+    done = archive(spark, options, tmp_path)
+    assert (done.start, done.stop, done.files) == (21, 23, 1)
+    assert log.info().archived == 23
     assert scanned(tmp_path, log) == entries(log)
-    assert len(list((tmp_path / "data" / log.name).iterdir())) == 1
+    assert len(files_in(tmp_path)) == 2
 
 
 def test_a_file_that_does_not_hold_what_was_written(
@@ -118,10 +135,11 @@ def test_a_file_that_does_not_hold_what_was_written(
         for batch in read_part(*arguments):
             yield batch.slice(1)
 
-    assert write_part(options, tmp_path, Part(1, 21)).stat().st_size > 0
+    place = parse_place(str(tmp_path))
+    assert place.size(write_part(options, place, str(tmp_path), Part(1, 21))) > 0
     monkeypatch.setattr(room, "read_part", lossy)
     with pytest.raises(Corrupt, match="does not hold"):
-        write_part(options, tmp_path, Part(1, 21))
+        write_part(options, place, str(tmp_path), Part(1, 21))
 
 
 def test_archives_that_cannot_be(
@@ -131,13 +149,42 @@ def test_archives_that_cannot_be(
     (tmp_path / "file").touch()
     with pytest.raises(InvalidArgument, match="cannot be an archive"):
         archive(spark, options, tmp_path / "file")
+    with pytest.raises(InvalidArgument, match="in a folder or at s3"):
+        archive(spark, options, "ftp://there/folder")
     with pytest.raises(NotFound, match="no archive"):
         archived(spark, tmp_path, log.name)
+    assert log.info().archive is None
     archive(spark, options, tmp_path, upto=4)
+    with pytest.raises(Conflict, match="a log has one"):
+        archive(spark, options, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
     log.trim(6)
     with pytest.raises(Trimmed, match=r"positions 5 to 6 .* not in the archive"):
         archive(spark, options, tmp_path)
+    assert archive(spark, options, tmp_path / "other").start == 7
     client.remove_log(log.name)
     client.create_log(log.name, replicas=1).append(b"x")
     with pytest.raises(Conflict, match="is not of this log"):
         archive(spark, options, tmp_path)
+    assert log.info().archive is None
+
+
+def test_a_table_with_another_schema(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path
+) -> None:
+    fill(log, 1)
+    archive(spark, options, tmp_path)
+    catalog = SqlCatalog("varlog", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    with catalog.load_table(("varlog", log.name)).update_schema() as update:
+        update.add_column("more", StringType())
+    fill(log, 1)
+    with pytest.raises(Conflict, match="another schema"):
+        archive(spark, options, tmp_path)
+
+
+def test_the_function_for_schedulers(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path
+) -> None:
+    fill(log, 2)
+    done = archive_log(spark, options.cluster, log.name, str(tmp_path), upto=3)
+    assert (done.start, done.stop) == (1, 4)

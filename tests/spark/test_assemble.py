@@ -10,10 +10,10 @@ from pyspark.sql.types import StructField, StructType
 
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot, StreamId
-from varlog.client.arrow import schema
 from varlog.client.entry import ReadBatch
 from varlog.spark.assemble import Assembler
 from varlog.spark.columns import SCHEMA, arrow_schema
+from varlog.wire.arrow import schema
 from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, read_header
 
 entries = st.lists(

@@ -4,8 +4,8 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from varlog.client.arrow import schema
 from varlog.spark.checksum import Checksum
+from varlog.wire.arrow import schema
 
 rows = st.lists(
     st.fixed_dictionaries(

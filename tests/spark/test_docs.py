@@ -22,7 +22,9 @@ def test_the_examples_run(
     names: dict[str, object] = {}
     for example in EXAMPLES:
         shown = example.replace("varlog://127.0.0.1:7700", servers.url)
-        exec(shown.replace("/tmp/orders-to-copy", str(tmp_path)), names)
+        exec(shown.replace("/tmp/orders", str(tmp_path / "orders")), names)
     assert names["spark"] is spark
-    assert copy.tail() == 1202
+    assert copy.tail() == 1203, "two rows, all entries, and the count of the one stream they are in"
     assert "|   1|order 0|" in capsys.readouterr().out
+    for log in (orders, copy):
+        client.remove_log(log.name)

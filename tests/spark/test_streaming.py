@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.cluster.cluster import RealCluster
 from tests.cluster.processes import Process, eventually
+from tests.spark.query_program import count
 
 import varlog
 
@@ -83,22 +84,32 @@ def test_a_micro_batch_that_breaks_off_in_the_middle(
 
 
 def test_kill_9(
-    spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, copy: varlog.sync.Log, tmp_path: Path
+    spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster, log: varlog.sync.Log, tmp_path: Path
 ) -> None:
+    """Of a query that copies, and of one whose state goes on in the checkpoint."""
+    copy, counts = (client.create_log(f"{log.name}-{name}", replicas=2, streams=2) for name in ("copy", "counts"))
     fill(log, 20_000)
-    checkpoint = tmp_path / "checkpoint"
-    arguments = ["-m", "tests.spark.query_program", servers.url, log.name, copy.name, str(checkpoint)]
-    query = Process("query", tmp_path, [sys.executable, *arguments])
+    program = ["-m", "tests.spark.query_program", servers.url, log.name, copy.name, counts.name, str(tmp_path)]
+    query = Process("query", tmp_path, [sys.executable, *program])
     query.start()
     try:
-        eventually(lambda: copy.tail() >= 1500 or not query.alive, "the query is at work", 120)
+        eventually(
+            lambda: (copy.tail() >= 1500 and counts.tail() >= 30) or not query.alive, "the queries are at work", 120
+        )
         assert query.alive, query.last_words()
     finally:
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
         query.kill()
     assert copy.tail() < 20_000
-    append_all(stream(spark, servers, log), servers, copy, checkpoint)
+    entries = stream(spark, servers, log)
+    append_all(entries, servers, copy, tmp_path / copy.name)
+    count(entries, servers.url, counts.name, str(tmp_path / counts.name), now=True).awaitTermination()
     assert sorted(payloads(copy)) == list(range(20_000))
+    told: dict[bytes, list[int]] = {}
+    for entry in counts.subscribe(wait=False):
+        told.setdefault(entry.key or b"", []).append(int(entry.payload))
+    assert {key: max(values) for key, values in told.items()} == {b"%d" % digit: 2000 for digit in range(10)}
+    assert all(len(set(values)) == len(values) for values in told.values()), "no change is told twice"
 
 
 def test_a_count_that_goes_on_where_it_was(

@@ -305,3 +305,26 @@ def test_handles_are_bounded() -> None:
         assert len(log._files) == 14
 
     run(scenario())
+
+
+def test_marks_tell_what_is_stored_from_a_position_on() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        assert log.marks() == []
+        count = await fill(log, 5)
+        for summarized in (False, True):
+            marks = log.marks()
+            assert [glsn for glsn, _ in marks] == sorted(glsn for glsn, _ in marks)
+            for glsn, size in marks:
+                held = (count + 1 - glsn) * 500
+                assert held <= size <= 2 * held + 5 * 4096, "payloads, records, the heads of files"
+            assert len(marks) >= 4, "one for each file at least"
+            if not summarized:
+                await log.collect()
+        log.stage_trim(Glsn(count // 2))
+        await log.sync()
+        await log.collect()
+        assert log.marks()[0][0] > count // 2
+        assert max(size for _, size in log.marks()) <= log.stored_bytes
+
+    run(scenario())

@@ -51,6 +51,7 @@ def test_numbers_never_change() -> None:
         "LEASE": 48,
         "GATHER": 60,
         "FORWARD": 61,
+        "RECORD_ARCHIVE": 64,
     }.items()
 
 

@@ -99,6 +99,8 @@ def log_row(status: LogStatus) -> dict[str, Any]:
         "streams": log.streams,
         "tail": status.tail,
         "trimmed": log.trimmed,
+        "archived": log.archived - 1 if log.archive else None,
+        "archive": log.archive.location if log.archive else None,
         "stored_bytes": sum(replica.stored_bytes for stream in status.streams for replica in stream.replicas),
         "kept_cuts": status.kept_cuts,
         "created": log.created,
@@ -154,6 +156,15 @@ def losses_survived(log: LogDescription) -> str:
     losses = survives(last.ordering, last.replicas, last.ack)
     takeover = "any" if losses.sealing >= last.replicas else str(losses.sealing)
     return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
+
+
+def kept(log: LogDescription) -> str:
+    """What a log is to keep, in words."""
+    limits = [f"the newest {size(log.retain_bytes)}"] if log.retain_bytes else []
+    limits += [f"{log.retain_seconds:,.0f} s"] if log.retain_seconds else []
+    if not limits:
+        return "everything, until it is trimmed"
+    return f"{' and '.join(limits)}; what is beyond either goes{', once it is archived' * log.retain_archived}"
 
 
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:

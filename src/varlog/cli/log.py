@@ -1,6 +1,7 @@
 """`varlog log`: create, list, show, seal, trim and remove logs."""
 
 import sys
+from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, NotFound
@@ -19,6 +20,8 @@ from varlog.cli.output import Column, Printer, moment, number, render_table, siz
 
 if TYPE_CHECKING:
     from varlog.client import Cluster, ClusterStatus, LogDescription
+
+RETAINED = ("retain_bytes", "retain_seconds", "retain_archived")
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -55,9 +58,17 @@ def register(commands: Commands, summary: str) -> None:
 
 
 def add_limits(parser: Parser, default: int | None) -> None:
-    """When a segment is followed by the next."""
+    """When a segment is followed by the next, and what is kept."""
     parser.add_argument("--roll-bytes", type=byte_count, default=default, help="a new segment at this size, like 1G")
     parser.add_argument("--roll-seconds", type=float, default=default, help="a new segment at this age")
+    parser.add_argument("--retain-bytes", type=byte_count, default=default, help="keep the newest so much, like 1T")
+    parser.add_argument("--retain-seconds", type=float, default=default, help="keep what is not older")
+    parser.add_argument(
+        "--retain-archived",
+        action=BooleanOptionalAction,
+        default=None if default is None else False,
+        help="keep what is not archived yet, too",
+    )
 
 
 # ---------------------------------------------------------------- changing
@@ -74,6 +85,9 @@ def create_log(arguments: Arguments) -> None:
             unit=arguments.unit,
             roll_bytes=arguments.roll_bytes,
             roll_seconds=arguments.roll_seconds,
+            retain_bytes=arguments.retain_bytes,
+            retain_seconds=arguments.retain_seconds,
+            retain_archived=arguments.retain_archived,
         )
 
     with_cluster(arguments, work)
@@ -85,7 +99,7 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "unit", "roll_bytes", "roll_seconds", "roll")
+    names = ("ordering", "replicas", "streams", "ack", "unit", "roll_bytes", "roll_seconds", *RETAINED, "roll")
     wanted = {name: getattr(arguments, name) for name in names}
 
     async def work(cluster: "Cluster") -> "LogDescription":
@@ -150,6 +164,8 @@ def show_log(arguments: Arguments) -> None:
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["survives"] = describe.losses_survived(status.log)
+    row |= {name: getattr(status.log, name) for name in RETAINED}
+    row["keeps"] = describe.kept(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -179,7 +195,10 @@ def _facts() -> list[Column]:
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),
+        Column("archived", show=number),
+        Column("archive"),
         Column("stored_bytes", "stored", show=size),
+        Column("keeps"),
         Column("kept_cuts", show=number),
         Column("created", show=moment),
         Column("troubles", style=trouble_style),

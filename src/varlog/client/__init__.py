@@ -2,6 +2,7 @@
 
 from varlog.client.cluster import Cluster, connect
 from varlog.client.describe import (
+    ArchiveDescription,
     ClusterStatus,
     DamagedRange,
     LogDescription,
@@ -23,6 +24,7 @@ from varlog.client.subscription import Subscription
 
 __all__ = [
     "Ack",
+    "ArchiveDescription",
     "Cluster",
     "ClusterStatus",
     "DamagedRange",

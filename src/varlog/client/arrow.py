@@ -6,46 +6,20 @@ because Arrow itself trusts them. pyarrow is an extra and is loaded at the first
 
 from array import array
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from varlog.base.errors import Corrupt, Unsupported
+from varlog.base.errors import Corrupt
 from varlog.client.entry import ReadBatch, as_received
+from varlog.wire.arrow import library, schema
 from varlog.wire.batch import Batch
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-@cache
-def _library() -> Any:
-    try:
-        import pyarrow
-    except ImportError as missing:
-        raise Unsupported("Arrow needs the extra: pip install 'varlog[arrow]'") from missing
-    return pyarrow
-
-
-@cache
-def schema() -> "pyarrow.Schema":
-    """The columns of every record batch."""
-    arrow = _library()
-    return arrow.schema(
-        [
-            arrow.field("glsn", arrow.int64(), nullable=False),
-            arrow.field("stream", arrow.int32(), nullable=False),
-            arrow.field("slot", arrow.int64(), nullable=False),
-            arrow.field("time", arrow.timestamp("us", tz="UTC"), nullable=False),
-            arrow.field("key", arrow.binary()),
-            arrow.field("headers", arrow.map_(arrow.string(), arrow.binary()), nullable=False),
-            arrow.field("payload", arrow.binary(), nullable=False),
-        ]
-    )
-
-
 def record_batch(read: ReadBatch) -> "pyarrow.RecordBatch":
     """The entries of a batch."""
-    arrow = _library()
+    arrow = library()
     count = read.count
     columns = [
         _fixed(arrow.int64(), array("q", range(read.first, read.first + count))),
@@ -83,12 +57,12 @@ def _sliced(column: Callable[[Batch], Any], read: ReadBatch) -> Any:
 
 
 def _fixed(kind: Any, values: "array[int]") -> Any:
-    arrow = _library()
+    arrow = library()
     return arrow.Array.from_buffers(kind, len(values), [None, arrow.py_buffer(values)])
 
 
 def _binary(kind: Any, count: int, bitmap: memoryview | None, offsets: memoryview, values: memoryview) -> Any:
-    arrow = _library()
+    arrow = library()
     buffers = [None if bitmap is None else arrow.py_buffer(bitmap), arrow.py_buffer(offsets), arrow.py_buffer(values)]
     return _checked(arrow.Array.from_buffers(kind, count, buffers))
 
@@ -96,25 +70,25 @@ def _binary(kind: Any, count: int, bitmap: memoryview | None, offsets: memoryvie
 def _checked(column: Any) -> Any:
     try:
         column.validate(full=True)
-    except _library().ArrowInvalid as invalid:
+    except library().ArrowInvalid as invalid:
         raise Corrupt(f"a column of a batch makes no sense: {invalid}") from invalid
     return column
 
 
 def _payload_column(batch: Batch) -> Any:
-    return _binary(_library().binary(), len(batch), None, *batch.payload_buffers())
+    return _binary(library().binary(), len(batch), None, *batch.payload_buffers())
 
 
 def _key_column(batch: Batch) -> Any:
     buffers = batch.key_buffers()
     if buffers is None:
-        return _library().nulls(len(batch), _library().binary())
+        return library().nulls(len(batch), library().binary())
     bitmap, offsets, values = buffers
-    return _binary(_library().binary(), len(batch), bitmap, offsets, values)
+    return _binary(library().binary(), len(batch), bitmap, offsets, values)
 
 
 def _header_column(batch: Batch) -> Any:
-    arrow = _library()
+    arrow = library()
     buffers = batch.header_buffers()
     if buffers is None:
         lists = _fixed(arrow.int32(), array("i", bytes(4 * (len(batch) + 1))))

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from varlog.base.errors import InvalidArgument, NotFound, Trimmed
+from varlog.base.errors import InvalidArgument, NotFound
 from varlog.base.ids import FIRST_GLSN, Glsn, LogId, Slot, StreamId
+from varlog.client.archived import earliest
 from varlog.client.context import LogContext
 from varlog.client.questions import ask_tail, committed_slot
 
@@ -62,11 +63,13 @@ async def find_bounds(
     limit = None if stop is None else check_position(stop, "stop")
     if stream is not None and not any(route.id == stream for route in context.routes.streams):
         raise NotFound(f"log {info.name!r} has no stream {stream}")
-    if first is not None and first <= info.trimmed:
-        raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
     if first is None or not wait:
         tail = await ask_tail(context, timeout)
-        first = Glsn(tail.trimmed + 1) if first is None else first
+        if first is None:
+            if tail.trimmed > info.trimmed:
+                await context.routes.refresh(timeout)
+                info = await context.routes.resolve(timeout)
+            first = earliest(info, tail.trimmed)
         if not wait:
             limit = Glsn(tail.tail + 1 if limit is None else min(limit, tail.tail + 1))
     bounds = Bounds(LogId(info.id), first, limit, stream)

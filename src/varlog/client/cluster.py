@@ -5,6 +5,7 @@ from typing import cast
 
 from google.protobuf.message import Message
 
+from varlog.archive.reader import FileArchives
 from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
@@ -93,13 +94,18 @@ class Cluster:
         unit: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        retain_bytes: int = 0,
+        retain_seconds: float = 0.0,
+        retain_archived: bool = False,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice; `unit`, under
         `sequencer`, how many positions go to one stream before the next has its turn. A segment
-        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that.
+        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. What is older
+        than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
+        With `retain_archived` nothing of that goes before it is archived.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -112,6 +118,9 @@ class Cluster:
         request.unit = 0 if unit is None else check_count(unit, "unit")
         request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+        request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
+        request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
+        request.retain_archived = retain_archived
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)
@@ -237,7 +246,10 @@ class _Open:
         if context is None:
             routes = Routes(name, self.repositories, self._world, self._scope)
             choice = Choice(self._world, routes, self._scope)
-            context = LogContext(self._world, self._pool, self.repositories, self._scope, routes, choice, Hints())
+            archives = self._world.archives or FileArchives()
+            context = LogContext(
+                self._world, self._pool, self.repositories, self._scope, routes, choice, Hints(), archives
+            )
             self.contexts[name] = context
             self._appenders[name] = Appender(context)
         return Log(context, self._appenders[name], self._timeout)

@@ -7,7 +7,7 @@ from varlog.client.choice import Choice
 from varlog.client.hints import Hints
 from varlog.client.repository import Repositories
 from varlog.client.routes import Routes
-from varlog.ports import World
+from varlog.ports import Archives, World
 from varlog.runtime.scope import Scope
 from varlog.transport.pool import PeerPool
 
@@ -23,5 +23,6 @@ class LogContext:
     routes: Routes
     choice: Choice
     hints: Hints
+    archives: Archives
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """Called when the connection to the cluster is closed."""

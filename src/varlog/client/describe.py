@@ -47,6 +47,21 @@ class SegmentDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveDescription:
+    """Where the oldest entries of a log lie besides its nodes: the positions `[first, stop)`, in an Iceberg table."""
+
+    location: str
+    """URL of the folder with the table."""
+    metadata: str
+    """URL of the table's metadata, as of the snapshot that holds the range; empty if nothing is archived yet."""
+    endpoint: str
+    """URL of the S3 server; empty: the one that the region implies."""
+    region: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogDescription:
     """A log's settings and chain of segments."""
 
@@ -60,6 +75,25 @@ class LogDescription:
     created: datetime
     version: int
     chain: tuple[SegmentDescription, ...]
+    retain_bytes: int
+    """What is more than the newest so many bytes of one copy is trimmed; 0: nothing for that."""
+    retain_seconds: float
+    """The same of what is older."""
+    retain_archived: bool
+    """And only what is in the archive."""
+    archive: ArchiveDescription | None = None
+
+    @property
+    def archived(self) -> int:
+        """One past the last position that is in the archive; 0 if there is none."""
+        return 0 if self.archive is None else self.archive.stop
+
+    @property
+    def first(self) -> int:
+        """The first position from which the log can be read without a gap: in the archive, or on the nodes."""
+        archive = self.archive
+        joins = archive is not None and archive.first <= self.trimmed < archive.stop
+        return archive.first if archive is not None and joins else self.trimmed + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +266,22 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         created=time_of(info.created_us),
         version=info.version,
         chain=tuple(map(_segment, info.chain)),
+        retain_bytes=info.retain_bytes,
+        retain_seconds=info.retain_ms / 1000,
+        retain_archived=info.retain_archived,
+        archive=_archive(info) if info.HasField("archive") else None,
+    )
+
+
+def _archive(info: pb.LogInfo) -> ArchiveDescription:
+    archive = info.archive
+    return ArchiveDescription(
+        location=archive.location,
+        metadata=archive.metadata,
+        endpoint=archive.endpoint,
+        region=archive.region,
+        first=archive.first,
+        stop=info.archived,
     )
 
 

@@ -8,10 +8,11 @@ from typing import cast
 from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable
 from varlog.base.ids import Glsn, ProducerToken, StreamId
 from varlog.client.appender import Appender
+from varlog.client.archiving import record_archive
 from varlog.client.bounds import check_position
 from varlog.client.columns import Columns, check_compression, many_entries, one_entry
 from varlog.client.context import LogContext
-from varlog.client.describe import LogDescription, describe_log
+from varlog.client.describe import ArchiveDescription, LogDescription, describe_log
 from varlog.client.entry import Ack, Entry
 from varlog.client.errors import unsupported
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
@@ -231,6 +232,16 @@ class Log:
         self._context.routes.adopt(info)
         return Glsn(info.chain[-1].end)
 
+    async def record_archive(
+        self, archive: ArchiveDescription, *, expected: int, timeout: float | None = None
+    ) -> LogDescription:
+        """Say that the archive holds everything before `archive.stop`: for whoever writes archives.
+
+        `expected` is where it ended before, 0 if the log had none. `Conflict` says that it ends elsewhere by now:
+        another has archived meanwhile, and what it did is to be taken over. A new archive begins empty.
+        """
+        return describe_log(await record_archive(self._context, archive, expected, self._seconds(timeout)))
+
     async def reconfigure(
         self,
         *,
@@ -242,6 +253,9 @@ class Log:
         members: Sequence[int] = (),
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
+        retain_bytes: int | None = None,
+        retain_seconds: float | None = None,
+        retain_archived: bool | None = None,
         roll: bool = False,
         timeout: float | None = None,
     ) -> LogDescription:
@@ -249,7 +263,9 @@ class Log:
 
         More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
-        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself.
+        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
+        than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
+        With `retain_archived` nothing of that goes before it is archived.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -260,6 +276,9 @@ class Log:
             members=members,
             roll_bytes=roll_bytes,
             roll_seconds=roll_seconds,
+            retain_bytes=retain_bytes,
+            retain_seconds=retain_seconds,
+            retain_archived=retain_archived,
             roll=roll,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))

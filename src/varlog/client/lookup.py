@@ -16,6 +16,7 @@ from varlog.base.errors import (
     VarlogError,
 )
 from varlog.base.ids import Glsn, NodeId, Slot, StreamId
+from varlog.client.archived import archive_behind, archived_entry, archived_time
 from varlog.client.context import LogContext
 from varlog.client.entry import EPOCH, Entry, ReadBatch
 from varlog.client.limits import ATTEMPT_SECONDS, LAGGING_SECONDS
@@ -77,12 +78,17 @@ class _Search:
     def left(self) -> float:
         return self._deadline - self._clock.now()
 
+    @property
+    def rest(self) -> float:
+        """The same as a time limit, which is never quite over."""
+        return max(0.001, self.left)
+
     async def ask(self, route: StreamRoute, request: pb.ReadRequest, attempt: int) -> Reply | None:
         """One replica's answer; another one for every attempt. None: it has none, and `last` says why."""
         first = self._offset if route.first_to_know is None else route.first_to_know
         node = route.members[(first + attempt) % len(route.members)]
         try:
-            return await _first_part(self._context, node, request, max(0.001, self.left))
+            return await _first_part(self._context, node, request, self.rest)
         except Trimmed:
             raise
         except VarlogError as error:
@@ -129,8 +135,16 @@ async def _first_result(works: list[Coroutine[Any, Any, Entry | None]]) -> Entry
 
 
 async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
-    """The entry at a position: asked of its stream if that is known, else of all of them."""
+    """The entry at a position, from the nodes or else from the archive."""
     search = _Search(context, timeout)
+    try:
+        return await _ask_nodes(context, search, glsn, timeout)
+    except Trimmed as lost:
+        return await archived_entry(context, glsn, lost.first, search.rest)
+
+
+async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: float) -> Entry:
+    """Asked of its stream if that is known, else of all of them."""
     info = await context.routes.resolve(timeout)
     attempt = 0
     while True:
@@ -141,7 +155,7 @@ async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
-        tail = await ask_tail(context, max(0.001, search.left))
+        tail = await ask_tail(context, search.rest)
         if glsn > tail.tail:
             raise NotWritten(f"position {glsn} is not written yet; the tail is {tail.tail}", tail.tail)
         if glsn <= tail.trimmed:
@@ -149,7 +163,7 @@ async def read_entry(context: LogContext, glsn: Glsn, timeout: float) -> Entry:
         attempt += 1
         context.routes.refresh_soon()  # it may lie in a stream that we have not heard of
         await search.again(attempt)
-        info = await context.routes.resolve(max(0.001, search.left))
+        info = await context.routes.resolve(search.rest)
 
 
 async def _look(search: _Search, route: StreamRoute, glsn: Glsn, attempt: int) -> Entry | None:
@@ -195,9 +209,25 @@ async def find_time(context: LogContext, time: datetime | float, timeout: float)
     time_us = time_us_of(time)
     search = _Search(context, timeout)
     tail = await ask_tail(context, timeout)
-    committed = await committed_slots(context, max(0.001, search.left))
+    info = await archive_behind(context, tail.trimmed, search.rest)
+    while True:
+        archived = None if info is None else await archived_time(context, info, time_us, search.rest)
+        if archived is not None:
+            return archived
+        found = await _find_on_nodes(context, search, time_us, tail)
+        now = await ask_tail(context, search.rest)
+        if now.trimmed == tail.trimmed:
+            return found
+        info = await archive_behind(context, now.trimmed, search.rest)
+        if info is None:
+            return found
+        tail = now  # what they gave up while we asked them may have been the first: the archive has it
+
+
+async def _find_on_nodes(context: LogContext, search: _Search, time_us: int, tail: pb.TailReply) -> Glsn:
+    committed = await committed_slots(context, search.rest)
     if not committed.keys() <= {route.id for route in context.routes.streams}:
-        await context.routes.refresh(max(0.001, search.left))  # streams have come that we had not heard of
+        await context.routes.refresh(search.rest)  # streams have come that we had not heard of
     works = [
         _first_at(search, route, time_us, committed.get(route.id, Slot(0)), tail.trimmed)
         for route in context.routes.streams

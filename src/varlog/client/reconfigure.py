@@ -21,6 +21,9 @@ def reconfiguration(
     members: Sequence[int],
     roll_bytes: int | None,
     roll_seconds: float | None,
+    retain_bytes: int | None,
+    retain_seconds: float | None,
+    retain_archived: bool | None,
     roll: bool,
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
@@ -36,6 +39,12 @@ def reconfiguration(
         request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
     if roll_seconds is not None:
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+    if retain_bytes is not None:
+        request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
+    if retain_seconds is not None:
+        request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
+    if retain_archived is not None:
+        request.retain_archived = retain_archived
     if request == pb.ReconfigureLogRequest():
         raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members or a limit")
     return request

@@ -1,259 +1,24 @@
-"""A log's entries in order, for ever or up to a stop: readers of all streams, merged.
+"""A log's entries in order, for ever or up to a stop: from the nodes, and from the archive what they have given up.
 
-    StreamReader 1 --\\
-    StreamReader 2 ----> feed (bounded a stream) --> merge --> batches --> entries
-    StreamReader 3 --/
+    archive     [====== runs ======)
+    nodes               (trimmed)  [====== feed =======>
 
 The application waits once for many batches, and steps through their entries without waiting.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from types import TracebackType
-from typing import Any
 
-from varlog.base.errors import NotFound, Timeout, Trimmed, Unavailable, VarlogError
+from varlog.base.errors import Trimmed
 from varlog.base.ids import Glsn, Slot, StreamId
+from varlog.client.archived import archive_end, archived_at, archived_runs
 from varlog.client.bounds import Bounds, find_bounds
-from varlog.client.chain import Over
 from varlog.client.context import LogContext
 from varlog.client.entry import Entry, ReadBatch
-from varlog.client.errors import again
-from varlog.client.limits import LAGGING_SECONDS, READ_AHEAD_BYTES, SILENT_SECONDS
+from varlog.client.feed import Feed
 from varlog.client.parts import Placed
-from varlog.client.questions import ask_tail, committed_slot, complete_last_segment
-from varlog.client.reader import StreamReader
-from varlog.client.routes import StreamRoute
-from varlog.core.merge import InOrder, Merge, Piece
-from varlog.ports.clock import Timer
-
-
-class _Feed:
-    """Between the readers and the application. Knows nothing of the subscription, so that that can be dropped."""
-
-    def __init__(self, context: LogContext, bounds: Bounds, patience: float) -> None:
-        self._context = context
-        self._bounds = bounds
-        self._patience = patience
-        self._tasks: list[asyncio.Task[None]] = []
-        self._readers: dict[StreamId, StreamReader] = {}
-        self._later: list[StreamRoute] = []
-        """Streams of which nothing is needed yet."""
-        self._buffered: dict[StreamId, int] = {}
-        self._full: dict[StreamId, asyncio.Future[None]] = {}
-        self._errors: dict[StreamId, VarlogError] = {}
-        self._ended: VarlogError | None = None
-        self._closed = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: Timer | None = None
-        self._completing: asyncio.Task[None] | None = None
-        self._merge: Merge[Placed] | InOrder[Placed]
-        self._merge = (InOrder if bounds.stream else Merge)(bounds.start, bounds.stop)
-        context.routes.listeners.append(self._changed)
-        context.on_close.append(self._cut_off)
-        if bounds.stream is not None and bounds.stop is not None and bounds.slot_limit is None:
-            self._spawn(self._find_limit, "find the end of a stream")
-        self._changed()
-
-    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._tasks = [task for task in self._tasks if not task.done()]
-        self._tasks.append(self._context.scope.spawn(self._guard(work), name=name))
-
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Whatever ends a reader, the application must not wait for it for ever."""
-        try:
-            await work()
-        except Exception as error:
-            self._end(error if isinstance(error, VarlogError) else VarlogError(f"internal error: {error!r}"))
-            if not isinstance(error, VarlogError):
-                raise
-
-    # ------------------------------------------------------------ for the application
-
-    async def next(self) -> list[Piece[Placed]]:
-        """What is ready, at least one piece; empty at the end."""
-        while True:
-            pieces = self._merge.take()
-            if pieces:
-                self._release(pieces)
-                return pieces
-            if self._closed or self._finished():
-                return []
-            error = self._ended or next(iter(self._errors.values()), None)
-            if error is not None:
-                raise again(error)
-            await self._wait()
-
-    def close(self) -> None:
-        """Stop all readers; who still waits finds the end."""
-        self._closed = True
-        self._wake()
-        self._cancel()
-        self._stop_timer()
-        for listeners, own in (
-            (self._context.routes.listeners, self._changed),
-            (self._context.on_close, self._cut_off),
-        ):
-            if own in listeners:
-                listeners.remove(own)
-
-    def _finished(self) -> bool:
-        if self._merge.finished:
-            return True
-        stream, limit = self._bounds.stream, self._bounds.slot_limit
-        if stream is None:
-            return False
-        reader = self._readers.get(stream)
-        if reader is None or reader.cursor is None:
-            return limit == 0
-        if reader.at_stop:
-            return True
-        end = reader.route.end if limit is None else limit
-        return end is not None and reader.cursor >= end
-
-    async def _wait(self) -> None:
-        """Until something comes; if it is known that more exists, only a while, then another replica is asked."""
-        self._waiter = asyncio.get_running_loop().create_future()
-        if self._timer is None and max(self._merge.known_end, self._bounds.known_end) > self._merge.next:
-            self._timer = self._context.world.clock.call_later(LAGGING_SECONDS, self._lags)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def _lags(self) -> None:
-        self._timer = None
-        self._context.routes.refresh_soon()  # it may be in a stream that we have not heard of
-        if self._completing is None or self._completing.done():
-            self._completing = self._context.scope.spawn(self._complete(), name="complete what is half written")
-        for stream, reader in self._readers.items():
-            if self._merge.empty(stream):
-                reader.suspect()
-        self._wake()
-
-    async def _complete(self) -> None:
-        """Others may wait at a position for good that its writer left behind: see that it is written, or filled."""
-        try:
-            await complete_last_segment(self._context, self._merge.known_end)
-        except (Over, VarlogError):
-            pass  # it is tried again as long as something is missing
-
-    def _release(self, pieces: list[Piece[Placed]]) -> None:
-        self._stop_timer()
-        for piece in pieces:
-            stream = StreamId(piece.stream)
-            self._buffered[stream] -= len(piece.item.batch.data)
-            full = self._full.get(stream)
-            if full is not None and self._buffered[stream] < READ_AHEAD_BYTES and not full.done():
-                full.set_result(None)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    # ------------------------------------------------------------ for the readers
-
-    def wanted(self) -> Glsn:
-        return self._merge.next
-
-    def feed(self, stream: StreamId, batches: list[Placed]) -> None:
-        merge = self._merge
-        size = 0
-        try:
-            for placed in batches:
-                if merge.feed(stream, placed.glsn, len(placed.batch), placed):
-                    size += len(placed.batch.data)
-        except VarlogError as error:
-            self._end(error)
-        self._buffered[stream] = self._buffered.get(stream, 0) + size
-        self._begin_readers()
-        self._wake()
-
-    async def room(self, stream: StreamId) -> None:
-        while self._buffered.get(stream, 0) >= READ_AHEAD_BYTES:
-            full = self._full[stream] = asyncio.get_running_loop().create_future()
-            await full
-
-    def failed(self, stream: StreamId, error: VarlogError) -> None:
-        self._errors[stream] = error
-        self._wake()
-
-    # ------------------------------------------------------------ news of the log
-
-    def _changed(self) -> None:
-        """Streams come, and a log that is sealed has an end."""
-        routes, bounds = self._context.routes, self._bounds
-        if routes.info is None or routes.info.id != bounds.log:
-            self._end(NotFound(f"log {routes.name!r} was removed"))
-            return
-        if routes.end is not None and bounds.stream is None:
-            stop = routes.end if bounds.stop is None else min(bounds.stop, routes.end)
-            self._merge.stop = Glsn(stop)
-        self._later = []
-        for route in routes.streams:
-            reader = self._readers.get(route.id)
-            if reader is not None:
-                reader.route = route
-                if self._is_over(route):
-                    del self._readers[route.id]
-            elif bounds.stream in (None, route.id):
-                self._later.append(route)
-        self._begin_readers()
-        self._wake()
-
-    def _is_over(self, route: StreamRoute) -> bool:
-        """Nothing of it is needed any more."""
-        return self._bounds.stream is None and route.until is not None and route.until <= self._merge.next
-
-    def _begin_readers(self) -> None:
-        """Read what may have the next position; streams that begin later wait, those that ended before never come."""
-        if not self._later:
-            return
-        bounds, merge = self._bounds, self._merge
-        later, self._later = self._later, []
-        for route in later:
-            if self._is_over(route):
-                continue
-            if bounds.stream is None and route.first > merge.known_end:
-                self._later.append(route)
-                continue
-            reader = StreamReader(self._context, route, merge.next, bounds.stop, self, self._patience)
-            self._readers[route.id] = reader
-            self._spawn(reader.run, f"read stream {route.id}")
-
-    def _cut_off(self) -> None:
-        self._end(Unavailable("the connection to the cluster was closed"))
-
-    def _end(self, error: VarlogError) -> None:
-        self._ended = self._ended or error
-        self._cancel()
-        self._wake()
-
-    def _cancel(self) -> None:
-        current = asyncio.current_task()
-        for task in self._tasks:
-            if task is not current:
-                task.cancel()
-
-    async def _find_limit(self) -> None:
-        """One stream cannot tell whether more of it lies before the stop: the repository can, once the log is there."""
-        stream, stop = self._bounds.stream, self._bounds.stop
-        clock, pause = self._context.world.clock, LAGGING_SECONDS
-        while stream is not None and stop is not None:
-            try:
-                if (await ask_tail(self._context, self._patience)).tail >= stop - 1:
-                    self._bounds.slot_limit = await committed_slot(self._context, stream, self._patience)
-                    self._wake()
-                    return
-            except (Timeout, Unavailable):
-                pass  # the repository is away; the stream itself may still reach the stop
-            await clock.sleep(pause)
-            pause = min(2 * pause, SILENT_SECONDS)
+from varlog.core.merge import Piece
 
 
 class Subscription(AsyncIterator[Entry]):
@@ -277,7 +42,7 @@ class Subscription(AsyncIterator[Entry]):
         self._wait = wait
         self._timeout = timeout
         self._patience = patience
-        self._feeds: list[_Feed] = []
+        self._feeds: list[Feed] = []
         self._entries: AsyncGenerator[Entry, None] | None = None
 
     def __aiter__(self) -> AsyncIterator[Entry]:
@@ -300,37 +65,57 @@ class Subscription(AsyncIterator[Entry]):
 
     async def runs(self) -> AsyncGenerator[list[ReadBatch], None]:
         """The same, with all batches that are there at once in a list."""
-        feed = await self._begin()
+        bounds = await find_bounds(
+            self._context,
+            start=self._start,
+            stop=self._stop,
+            stream=self._stream,
+            wait=self._wait,
+            timeout=self._timeout,
+        )
+        left = (await self._context.routes.resolve(self._timeout)).trimmed + 1
         delivered = False
-        try:
-            while True:
-                try:
-                    pieces = await feed.next()
-                except Trimmed as trimmed:
-                    if delivered or self._start is not None:
-                        raise
-                    feed.close()  # what was first when we asked was trimmed since
-                    feed = await self._begin(trimmed.first)
-                    continue
-                if not pieces:
+        while bounds.stop is None or bounds.start < bounds.stop:
+            given_up = bounds.start < left
+            part = self._from_archive(bounds, left) if given_up else self._from_nodes(bounds)
+            try:
+                async with aclosing(part):
+                    async for run in part:
+                        delivered = True
+                        yield run
+                if not given_up:
                     return
-                delivered = True
+                left = bounds.start
+            except Trimmed as lost:
+                if given_up and (delivered or self._start is not None):
+                    raise  # the archive has not got it either
+                if given_up:
+                    bounds.start = Glsn(lost.first)  # what was first when we asked was trimmed since
+                left = lost.first
+
+    async def _from_archive(self, bounds: Bounds, left: int) -> AsyncGenerator[list[ReadBatch], None]:
+        """What the nodes have given up, as far as is known; the bounds begin behind it then."""
+        info = await archived_at(self._context, bounds.start, left, self._patience)
+        end = archive_end(info, bounds.start, bounds.stop)
+        async with aclosing(archived_runs(self._context, info, bounds.start, end, bounds.stream)) as runs:
+            async for run in runs:
+                yield run
+        bounds.start = end
+
+    async def _from_nodes(self, bounds: Bounds) -> AsyncGenerator[list[ReadBatch], None]:
+        """What the nodes have; after an error the bounds begin behind what was given."""
+        feed = Feed(self._context, bounds, self._patience)
+        self._feeds.append(feed)
+        try:
+            while pieces := await feed.next():
                 run = [_read_batch(piece) for piece in pieces if not piece.item.batch.junk]
                 if run:
                     yield run
         finally:
+            bounds.start = feed.position
             feed.close()
             if feed in self._feeds:
                 self._feeds.remove(feed)
-
-    async def _begin(self, start: int | None = None) -> _Feed:
-        wanted = self._start if start is None else start
-        bounds = await find_bounds(
-            self._context, start=wanted, stop=self._stop, stream=self._stream, wait=self._wait, timeout=self._timeout
-        )
-        feed = _Feed(self._context, bounds, self._patience)
-        self._feeds.append(feed)
-        return feed
 
     async def aclose(self) -> None:
         """Stop; nothing is read any more."""

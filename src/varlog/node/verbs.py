@@ -50,6 +50,7 @@ class Verbs:
             Method.SCRUB: self.scrub,
             Method.FINGERPRINT: self.fingerprint,
             Method.CONDEMN: self.condemn,
+            Method.MARKS: self.marks,
             Method.APPEND: self.append,
             Method.PRODUCER: self.producer,
             Method.DIRECTORY: self.directory,
@@ -266,6 +267,21 @@ class Verbs:
             damage = Damage(found.slot, found.end_slot, found.glsn, found.end_glsn, message.why)
             await self._scrubber.condemn(replica, [damage])
         request.reply(replica.status())
+
+    async def marks(self, request: Request) -> None:
+        """Where the log may be trimmed, for who decides what it keeps."""
+        message = request.message
+        assert isinstance(message, pb.MarksRequest)
+        log = self._find(message.replica).log
+        reply = pb.MarksReply(committed=log.committed)
+        if message.time_us:
+            slot = await log.find_time(message.time_us)
+            if slot < reply.committed:
+                reply.young_glsn = (await log.bindings(slot, Slot(slot + 1)))[0].glsn
+        if message.sizes:
+            for glsn, size in log.marks():
+                reply.marks.add(glsn=glsn, bytes=size)
+        request.reply(reply)
 
     def report(self, request: Request) -> None:
         request.reply(self._report())

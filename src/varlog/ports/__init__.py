@@ -7,6 +7,7 @@ one conformance suite runs against both. `World` is the bundle that a process is
 from dataclasses import dataclass
 from random import Random
 
+from varlog.ports.archive import Archives
 from varlog.ports.clock import Clock, Timer
 from varlog.ports.disk import Disk, File
 from varlog.ports.election import ElectiveStore, Leader, Leadership
@@ -14,6 +15,7 @@ from varlog.ports.metadata import Change, MetadataStore, Transaction, Versioned
 from varlog.ports.network import Channel, ChannelHandler, Listener, Network
 
 __all__ = [
+    "Archives",
     "Change",
     "Channel",
     "ChannelHandler",
@@ -41,3 +43,5 @@ class World:
     clock: Clock
     network: Network
     random: Random
+    archives: Archives | None = None
+    """Of logs, for clients; None: those in folders and on S3."""

@@ -24,6 +24,8 @@ class RepositoryConfig:
     """Up to so many nodes report to the leading repository themselves; of more, two others gather what changes."""
     rebuild_ms: int = 30_000
     """How long it may be not connected before its replicas of ended streams are copied to others."""
+    retention_ms: int = 10_000
+    """How often it is looked whether a log keeps more than it is to."""
 
     def __post_init__(self) -> None:
         if not 10 <= self.heartbeat_ms < self.silent_ms:
@@ -36,3 +38,5 @@ class RepositoryConfig:
             raise InvalidArgument("direct_nodes must be at least 0")
         if self.rebuild_ms < 10:
             raise InvalidArgument("rebuild_ms must be at least 10")
+        if self.retention_ms < 10:
+            raise InvalidArgument("retention_ms must be at least 10")

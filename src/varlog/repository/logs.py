@@ -2,9 +2,9 @@
 
 import asyncio
 
-from varlog.base import limits
 from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed, Unsupported
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
+from varlog.base.limits import BATCH_ENTRIES
 from varlog.base.names import check_name
 from varlog.core.ordering.leader import default_ack
 from varlog.core.ordering.sequencer import DEFAULT_UNIT
@@ -21,9 +21,10 @@ from varlog.wire.proto import varlog_pb2 as pb
 ORDERINGS = ("cut", "leader", "sequencer")
 MOST_REPLICAS = 16
 MOST_STREAMS = 1024
-LEAST_ROLL_BYTES = 1 << 20
-LEAST_ROLL_MS = 1000
-"""Every segment costs files on its nodes and a line in the log's record: not one for every few entries."""
+LEAST = {"roll_bytes": 1 << 20, "roll_ms": 1000, "retain_bytes": 1 << 16, "retain_ms": 1000}
+"""Every segment costs files on its nodes and a line in the log's record, and every trim a change of that record: not
+one for every few entries."""
+LIMITS = (*LEAST, "retain_archived")
 
 
 class Logs:
@@ -52,7 +53,7 @@ class Logs:
         """Place the streams, open every replica, then let the log exist (W13, M7)."""
         message: pb.CreateLogRequest = request.message
         check_name(message.name)
-        _check_roll(message.roll_bytes, message.roll_ms)
+        limits = _checked_limits(pb.LogInfo(), message)
         wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit))
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
@@ -61,7 +62,8 @@ class Logs:
         number = await self._catalog.reserve_log(nodes)
         self._links.creating[number] = None
         try:
-            log = self._new_log(number, message, wanted, placed)
+            log = self._new_log(number, message.name, wanted, placed)
+            log.MergeFrom(limits)
             await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
             await self._catalog.add_log(log)
             self._orderer.add(log)
@@ -70,9 +72,7 @@ class Logs:
         self._links.begin_to_lead(number)
         request.reply(self._catalog.served(log))
 
-    def _new_log(
-        self, number: LogId, message: pb.CreateLogRequest, wanted: Settings, placed: list[tuple[NodeId, ...]]
-    ) -> pb.LogInfo:
+    def _new_log(self, number: LogId, name: str, wanted: Settings, placed: list[tuple[NodeId, ...]]) -> pb.LogInfo:
         now = self._clock.wall_us()
         segment = pb.SegmentInfo(
             epoch=FIRST_EPOCH,
@@ -89,14 +89,12 @@ class Logs:
         )
         return pb.LogInfo(
             id=number,
-            name=message.name,
+            name=name,
             ordering=wanted.ordering,
             replicas=wanted.replicas,
             ack=wanted.ack,
             streams=wanted.streams,
             unit=wanted.unit,
-            roll_bytes=message.roll_bytes,
-            roll_ms=message.roll_ms,
             next_stream=wanted.streams + 1,
             chain=[segment],
             created_us=now,
@@ -110,27 +108,35 @@ class Logs:
         number = LogId(message.log)
         async with self._changing:
             log = self._catalog.log(number)
-            if log.sealed:
-                raise Sealed(f"log {log.name!r} is sealed: nothing of it changes any more", log.chain[-1].end)
+            asked = [field.name for field, _ in message.ListFields() if field.name not in ("log", "epoch")]
+            if log.sealed and any(not name.startswith("retain_") for name in asked):
+                raise Sealed(
+                    f"log {log.name!r} is sealed: only what it keeps can be changed (retain_seconds, retain_bytes)",
+                    log.chain[-1].end,
+                )
             if message.epoch and message.epoch != log.chain[-1].epoch:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
-            await self._change_roll(number, message)
-            if message.roll or message.members or _needs_segment(log, wanted):
-                await self._reconfigurer.next_segment(number, wanted, [NodeId(node) for node in message.members])
-            elif wanted.streams != log.streams:
-                await self._change_streams(log, wanted.streams)
+            await self._change_limits(number, message)
+            if any(name not in LIMITS for name in asked):
+                await self._reshape(log, wanted, message)
         request.reply(self._catalog.served(self._catalog.log(number)))
 
-    async def _change_roll(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
+    async def _reshape(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> None:
+        if message.roll or message.members or _needs_segment(log, wanted):
+            members = [NodeId(node) for node in message.members]
+            await self._reconfigurer.next_segment(LogId(log.id), wanted, members)
+        elif wanted.streams != log.streams:
+            await self._change_streams(log, wanted.streams)
+
+    async def _change_limits(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
         log = self._catalog.log(number)
-        roll_bytes = message.roll_bytes if message.HasField("roll_bytes") else log.roll_bytes
-        roll_ms = message.roll_ms if message.HasField("roll_ms") else log.roll_ms
-        _check_roll(roll_bytes, roll_ms)
-        if (roll_bytes, roll_ms) != (log.roll_bytes, log.roll_ms):
+        limits = _checked_limits(log, message)
+        if any(getattr(limits, name) != getattr(log, name) for name in LIMITS):
 
             def change(changed: pb.LogInfo) -> None:
-                changed.roll_bytes, changed.roll_ms = roll_bytes, roll_ms
+                for name in LIMITS:
+                    setattr(changed, name, getattr(limits, name))
 
             await self._catalog.change_log(number, change)
 
@@ -211,8 +217,8 @@ def _checked(wanted: Settings) -> Settings:
     unit = 0
     if wanted.ordering == "sequencer":
         unit = wanted.unit or DEFAULT_UNIT
-        if unit > limits.BATCH_ENTRIES:
-            raise InvalidArgument(f"a stripe has at most {limits.BATCH_ENTRIES} positions, not {unit}")
+        if unit > BATCH_ENTRIES:
+            raise InvalidArgument(f"a stripe has at most {BATCH_ENTRIES} positions, not {unit}")
     return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams, unit)
 
 
@@ -231,8 +237,18 @@ def _checked_leader(wanted: Settings) -> Settings:
     return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams)
 
 
-def _check_roll(roll_bytes: int, roll_ms: int) -> None:
-    if roll_bytes and roll_bytes < LEAST_ROLL_BYTES:
-        raise InvalidArgument(f"a segment holds at least {LEAST_ROLL_BYTES} bytes before it is followed by the next")
-    if roll_ms and roll_ms < LEAST_ROLL_MS:
-        raise InvalidArgument(f"a segment lasts at least {LEAST_ROLL_MS} ms before it is followed by the next")
+def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.ReconfigureLogRequest) -> pb.LogInfo:
+    """A log's limits with what the message says of them, and nothing else; raises what is wrong with them."""
+    limits = pb.LogInfo(**{name: getattr(log, name) for name in LIMITS})
+    for field, value in message.ListFields():
+        if field.name in LIMITS:
+            setattr(limits, field.name, value)
+    for name, least in LEAST.items():
+        if 0 < getattr(limits, name) < least:
+            raise InvalidArgument(f"{name} is at least {least}, or 0 for none, not {getattr(limits, name)}")
+    if limits.retain_archived and not (limits.retain_bytes or limits.retain_ms):
+        raise InvalidArgument(
+            "retain_archived says that nothing is trimmed before it is archived; what is trimmed at all, and when, "
+            "retain_seconds or retain_bytes has to say"
+        )
+    return limits

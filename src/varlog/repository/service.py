@@ -6,6 +6,7 @@ half way: what the store has and what memory shows must not part.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from varlog.base.errors import (
     NotFound,
@@ -17,9 +18,9 @@ from varlog.base.errors import (
     WrongWriter,
 )
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
-from varlog.core.ordering.sequencer import first_open
 from varlog.ports import World
 from varlog.ports.disk import DiskFailed
+from varlog.repository.archiving import record_archive
 from varlog.repository.catalog import Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
@@ -31,9 +32,10 @@ from varlog.repository.logs import Logs
 from varlog.repository.opening import all_or_first_error
 from varlog.repository.operations import Operations
 from varlog.repository.orderer import Orderer
+from varlog.repository.positions import Positions
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
-from varlog.repository.sealing import stripes_of
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
@@ -62,6 +64,8 @@ class Service:
         rebuilder: Rebuilder,
         comparer: Comparer,
         roller: Roller,
+        retention: Retention,
+        positions: Positions,
         changing: asyncio.Lock,
         freshness: Freshness,
     ) -> None:
@@ -77,6 +81,8 @@ class Service:
         self._healer = healer
         self._rebuilder = rebuilder
         self._roller = roller
+        self._retention = retention
+        self._positions = positions
         self._comparer = comparer
         self._freshness = freshness
         self._gatherers = Gatherers(config.direct_nodes)
@@ -105,6 +111,7 @@ class Service:
             Method.SCRUB_NODE: self._operations.scrub_node,
             Method.GATHER: self.gather,
             Method.FORWARD: self.forward,
+            Method.RECORD_ARCHIVE: self._to_the_end(self.record_archive),
         }
 
     def _fresh(self, handler: Callable[[Request], None]) -> Handler:
@@ -245,9 +252,7 @@ class Service:
         """Record the point, then have every member make it durable; only then is it answered (I13)."""
         message: pb.TrimLogRequest = request.message
         log = self._catalog.log(message.log)
-        tail = self._reported_tail(log)
-        if message.upto > tail and log.chain[-1].ordering != "cut" and not log.sealed:
-            tail = await self._led_tail(log)  # it was not reported yet
+        tail = await self._tail_beyond(log, message.upto)
         if message.upto > tail:
             raise NotWritten(f"cannot trim up to {message.upto}: the log's tail is {tail}", tail)
         if message.upto > log.trimmed:
@@ -264,6 +269,25 @@ class Service:
                 calls += [self._links.call(NodeId(node), Method.TRIM, trim) for node in stream.members]
         await all_or_first_error(calls, "the trim point is recorded, and reaches every node as it comes back")
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
+
+    async def _tail_beyond(self, log: pb.LogInfo, position: int) -> int:
+        """The tail as reported; if a position lies beyond it, as the leader itself has it."""
+        tail = self._positions.tail(log)
+        if position > tail and log.chain[-1].ordering != "cut" and not log.sealed:
+            return await self._led_tail(log)
+        return tail
+
+    # ------------------------------------------------------------ archive
+
+    async def record_archive(self, request: Request) -> None:
+        """How far the log is archived, by compare-and-swap (P4)."""
+        message: pb.RecordArchiveRequest = request.message
+        log = self._catalog.log(message.log)
+        tail = await self._tail_beyond(log, message.archived - 1)
+        if message.archived > tail + 1:
+            raise NotWritten(f"position {message.archived - 1} is not archived: the log's tail is {tail}", tail)
+        changed = await self._catalog.change_log(LogId(log.id), partial(record_archive, request=message))
+        request.reply(self._catalog.served(changed))
 
     # ------------------------------------------------------------ status
 
@@ -283,7 +307,7 @@ class Service:
         order = self._orderer.order(LogId(log.id))
         status = pb.LogStatus(
             log=self._catalog.served(log),
-            tail=self._reported_tail(log),
+            tail=self._positions.tail(log),
             kept_cuts=order.kept_cuts,
             trouble=self._log_trouble(LogId(log.id)),
         )
@@ -294,24 +318,8 @@ class Service:
         return status
 
     def _log_trouble(self, log: LogId) -> str:
-        return self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
-
-    def _reported_tail(self, log: pb.LogInfo) -> int:
-        """Where members number entries, as far as they have told it."""
-        segment = log.chain[-1]
-        if log.sealed or segment.ordering == "cut":
-            return segment.end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
-        tails = [
-            self._links.reported(ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
-            for stream in segment.streams
-        ]
-        return first_open(stripes_of(segment), tails) - 1
-
-    def _committed(self, replica: ReplicaId, stream: pb.StreamInfo) -> int:
-        known = self._orderer.order(replica.log).stream(replica.stream)
-        if known is not None:
-            return known.committed
-        return stream.end_slot if stream.state == pb.STREAM_FINALIZED else self._links.reported(replica, stream)
+        first = self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
+        return first or self._retention.trouble(log)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)
@@ -319,7 +327,7 @@ class Service:
             log=replica.log,
             segment=replica.segment,
             stream=replica.stream,
-            committed=self._committed(replica, stream),
+            committed=self._positions.committed(replica, stream),
             trouble=known.stopped if known is not None else "",
         )
         silent = []

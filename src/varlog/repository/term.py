@@ -19,8 +19,10 @@ from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.logs import Logs
 from varlog.repository.orderer import WINDOW, Orderer
+from varlog.repository.positions import Positions
 from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.reconfigure import Reconfigurer
+from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
@@ -44,6 +46,8 @@ class Term:
         reconfigurer = Reconfigurer(*parts)
         self._healer = Healer(*parts, reconfigurer, changing, config.lost_ms / 1000)
         self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
+        positions = Positions(self._orderer, self._links)
+        self._retention = Retention(world.clock, self.catalog, self._links, positions, config.retention_ms / 1000)
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )
@@ -61,6 +65,8 @@ class Term:
             self._rebuilder,
             self._comparer,
             self._roller,
+            self._retention,
+            positions,
             changing,
             freshness,
         )
@@ -78,6 +84,7 @@ class Term:
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._scope.spawn(self._roller.run(), name="roller")
         self._scope.spawn(self._comparer.run(), name="comparer")
+        self._scope.spawn(self._retention.run(), name="retention")
 
     async def close(self) -> None:
         await self._scope.close()

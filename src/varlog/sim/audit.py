@@ -19,10 +19,10 @@ READ_BYTES = 1 << 20
 
 
 async def read_whole_log(log: Log, name: str) -> FinalLog:
-    """Everything from the trim point to the tail."""
+    """Everything from the trim point to the tail, or from where the archive begins."""
     tail = await log.tail()
     info = await log.info()
-    final = FinalLog(log=name, tail=tail, trimmed=info.trimmed, sealed=info.sealed)
+    final = FinalLog(log=name, tail=tail, trimmed=info.first - 1, sealed=info.sealed)
     if tail > final.trimmed:
         async for entry in log.subscribe(start=final.trimmed + 1, stop=tail + 1):
             final.glsns.append(entry.glsn)

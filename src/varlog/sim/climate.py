@@ -21,6 +21,8 @@ def draw(seed: int | str) -> Weather:
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
     shape = _draw_sequencer(Random(f"{seed}/sequencer"), shape)
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
+    shape = replace(shape, archivers=_draw_archivers(seed, shape))
+    shape = _draw_retention(Random(f"{seed}/retention"), shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -135,12 +137,30 @@ def _draw_direct_nodes(seed: int | str) -> int:
     return Random(f"{seed}/direct").choice((0, 16))
 
 
+def _draw_archivers(seed: int | str, shape: Shape) -> int:
+    """Where clients do not trim: what is gone for good and what is archived are different questions."""
+    return 0 if shape.trims else Random(f"{seed}/archive").choice((0, 0, 1, 2))
+
+
 def _draw_store(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:
     """One repository may have its store somewhere else, too; whatever is somewhere else is away at times."""
     shape = replace(shape, store_elsewhere=random.random() < 0.2)
     if not shape.shared_store or random.random() < 0.5:
         return faults, shape
     return replace(faults, outages=between(random, 0.1, 1.0), outage_seconds=between(random, 0.1, 5.0)), shape
+
+
+def _draw_retention(random: Random, shape: Shape) -> Shape:
+    """In a quarter of the seeds logs are trimmed by themselves; where somebody archives, only what is archived."""
+    if random.random() >= 0.25:
+        return shape
+    by_time, by_size = random.choice(((True, False), (True, False), (False, True), (True, True)))
+    return replace(
+        shape,
+        retain_seconds=round(between(random, 1.0, 10.0), 3) if by_time else 0.0,
+        retain_bytes=random.choice((1 << 16, 1 << 17)) if by_size else 0,
+        retain_archived=bool(shape.archivers),
+    )
 
 
 def _draw_rebuild(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -22,11 +22,15 @@ from varlog.sim.metadata import MetadataState
 from varlog.sim.network import Fabric
 from varlog.sim.outage import Outage
 from varlog.sim.platter import Platter
+from varlog.sim.shelf import Shelf
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
 
 REPOSITORY_PORT = 7700
 NODE_PORT = 7000
+
+RETENTION_MS = 300
+"""How often repositories look at what logs keep: a run lasts seconds, not days."""
 
 EPOCH_US = 1_750_000_000_000_000
 """What wall clocks say when a run begins, give or take."""
@@ -42,6 +46,7 @@ class SimulatedCluster:
         self.weather = weather
         self.trace = trace
         seed = weather.seed
+        self.shelf = Shelf()
         self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
         count = weather.shape.repositories
         self.repositories = [self.make_host(f"repository{number}") for number in range(1, count + 1)]
@@ -69,6 +74,16 @@ class SimulatedCluster:
     def url(self) -> str:
         return f"varlog://{','.join(f'{host.name}:{REPOSITORY_PORT}' for host in self.repositories)}"
 
+    def skew_seconds(self, seconds: float) -> float:
+        """By how much the clocks of clients and repositories differ at most after so long."""
+        names = [host.name for host in self.repositories]
+        names += ["admin", *(f"client{number}" for number in range(1, self.weather.shape.clients + 1))]
+        walls = []
+        for climate in map(self.weather.host, names):
+            drift = (climate.clock_rate - 1) * seconds
+            walls += [climate.wall_offset_us / 1e6, climate.wall_offset_us / 1e6 + drift]
+        return max(walls) - min(walls)
+
     def make_host(self, name: str) -> Host:
         """A machine with the clock its weather says, and nothing on it."""
         climate = self.weather.host(name)
@@ -79,6 +94,7 @@ class SimulatedCluster:
             self.weather.seed,
             clock_rate=climate.clock_rate,
             wall_offset_us=EPOCH_US + climate.wall_offset_us,
+            shelf=self.shelf,
         )
 
     def add_client(self, name: str, program: Program) -> Host:
@@ -111,7 +127,11 @@ class SimulatedCluster:
         listen = f"{process.host.name}:{REPOSITORY_PORT}"
         shape = self.weather.shape
         config = RepositoryConfig(
-            listen=listen, lost_ms=shape.lost_ms, rebuild_ms=shape.rebuild_ms, direct_nodes=shape.direct_nodes
+            listen=listen,
+            lost_ms=shape.lost_ms,
+            rebuild_ms=shape.rebuild_ms,
+            direct_nodes=shape.direct_nodes,
+            retention_ms=RETENTION_MS,
         )
         repository = Repository(process.world, process.metadata, config)
         await repository.start()

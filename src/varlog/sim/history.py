@@ -13,7 +13,7 @@ and checksum of all bytes, so that an entry with wrong bytes is another payload.
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args
 
 from crc32c import crc32c
 
@@ -118,6 +118,8 @@ class Trim(Operation):
     kind = "trim"
     upto: int = 0
     done: bool = False
+    archived: bool = False
+    """What goes from the nodes is in the archive, and stays readable."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,6 +144,7 @@ class Chain(Operation):
     """Of each stream: its id, the epoch of its segment, and its end (-1 while it is open)."""
     orderings: list[str] = field(default_factory=list)
     """Of each segment."""
+    trimmed: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,6 +153,22 @@ class Find(Operation):
     time_us: int = 0
     glsn: int | None = None
     """None: it ended in an error."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Keeping:
+    """What a log was told to keep, from its beginning on: the rest may be trimmed by the cluster itself."""
+
+    kind: ClassVar[str] = "keeping"
+    log: str = ""
+    seconds: float = 0.0
+    """0: nothing goes for its age."""
+    bytes: int = 0
+    """0: nothing goes for its size."""
+    archived: bool = False
+    """Nothing goes before it is archived: it stays readable."""
+    skew_seconds: float = 0.0
+    """By how much clocks of clients and repositories may differ."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,11 +240,8 @@ class Expectation:
     """Why it may have fewer; empty: it must have them all."""
 
 
-Record = Append | Read | Subscription | Tail | Trim | Seal | Chain | Find | FinalLog | Replica | Expectation
-KINDS: dict[str, type[Any]] = {
-    each.kind: each
-    for each in (Append, Read, Subscription, Tail, Trim, Seal, Chain, Find, FinalLog, Replica, Expectation)
-}
+Record = Append | Read | Subscription | Tail | Trim | Seal | Chain | Find | Keeping | FinalLog | Replica | Expectation
+KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Record)}
 Some = TypeVar("Some", bound=Record)
 
 

@@ -25,6 +25,7 @@ from varlog.sim.loop import OWNER, Handle, SimulatedLoop, abandon
 from varlog.sim.metadata import MetadataState, SimulatedMetadata
 from varlog.sim.network import Fabric, SimulatedNetwork
 from varlog.sim.platter import Platter
+from varlog.sim.shelf import Shelf, SimulatedArchives
 
 STOP_SECONDS = 5.0
 """What a program gets to end in good order."""
@@ -44,6 +45,7 @@ class Host:
     wall_offset_us: int = 0
     platters: list[Platter] = field(default_factory=list)
     metadata: MetadataState | None = None
+    shelf: Shelf = field(default_factory=Shelf)
     lives: int = 0
     process: "Process | None" = None
 
@@ -116,7 +118,9 @@ class Process:
         self._deferred: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.context = _owned(self)
         self.clock = SimulatedClock(host.loop, self, rate=host.clock_rate, wall_offset_us=host.wall_offset_us)
-        self.world = World(self.clock, SimulatedNetwork(host.fabric, self), Random(f"{host.seed}/{name}"))
+        archives = SimulatedArchives(host.shelf, self.clock, Random(f"{host.seed}/{name}/archives"))
+        chance = Random(f"{host.seed}/{name}")
+        self.world = World(self.clock, SimulatedNetwork(host.fabric, self), chance, archives)
         self.disks = [SimulatedDisk(platter, host.loop, self) for platter in host.platters]
         self.metadata = SimulatedMetadata(host.metadata, host.loop, self) if host.metadata is not None else None
         self.main: asyncio.Task[None] | None = None

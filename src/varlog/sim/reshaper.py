@@ -110,3 +110,4 @@ def tell(record: Chain, told: LogDescription) -> None:
         for each in told.chain
         for stream in each.streams
     ]
+    record.trimmed = told.trimmed

@@ -21,6 +21,7 @@ from varlog.base.errors import AlreadyExists, Sealed, VarlogError
 from varlog.client import Cluster, Log, connect
 from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
+from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
@@ -29,6 +30,7 @@ from varlog.sim.excuses import Excuses, streams_of
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Process
+from varlog.sim.keeper import Keeper
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
@@ -53,6 +55,9 @@ CREATE_SECONDS = 120.0
 
 CALM_START = 0.7
 """Share of the runs in which faults begin only when the logs are there."""
+
+ARCHIVE_FAILS = 0.03
+"""Share of the reads of archives that fail while faults strike."""
 
 Result = TypeVar("Result")
 
@@ -79,6 +84,8 @@ class Scenario:
         self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._reshaper: Reshaper | None = None
+        self._keeper: Keeper | None = None
+        self._archivers: list[Archiver] = []
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
@@ -115,6 +122,7 @@ class Scenario:
     async def play(self) -> None:
         self.cluster.start_servers()
         admin = self._admin.start(_stay)
+        self._make_keeper(admin)
         if self._random.random() < CALM_START:
             await self._as_admin(admin, self._create_logs)
             self._start_workers()
@@ -127,6 +135,7 @@ class Scenario:
                 self.excuses.drainer = Drainer(admin, self._connect, self.trace)
                 self.excuses.drainer.start(chance.random() * self.shape.chaos_seconds, chance)
             self._start_reshaper(admin)
+            self._start_archivers(admin)
             await self._nemesis.rage(self.shape.chaos_seconds)
         else:
             making = self.loop.create_task(self._as_admin(admin, self._create_logs))
@@ -137,6 +146,7 @@ class Scenario:
         if self.weather.faults.lost_node and self.shape.replicas > 1:
             self._lose_node()
         self._nemesis.heal()
+        self.cluster.shelf.failing = 0.0
         self.healing = True
         self.trace.event(self.loop.now, "faults", "stop", "everything is up again")
         await self._as_admin(admin, self._probe_and_settle)
@@ -144,6 +154,11 @@ class Scenario:
         for host in (*self.cluster.clients, self._admin, *self.cluster.nodes):
             host.crash(power_loss=True, keep=0.0)
         await self._audit_files()
+
+    def _make_keeper(self, admin: Process) -> None:
+        if self.shape.retains:
+            skew = self.cluster.skew_seconds(self.shape.chaos_seconds + BOUND_SECONDS)
+            self._keeper = Keeper(admin, self.log_names, self._connect, self.recorder, self.shape, skew)
 
     def _start_reshaper(self, admin: Process) -> None:
         if self.shape.reshapes:
@@ -154,6 +169,14 @@ class Scenario:
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
 
+    def _start_archivers(self, admin: Process) -> None:
+        self.cluster.shelf.failing = ARCHIVE_FAILS
+        for number in range(self.shape.archivers):
+            chance = Random(f"{self.weather.seed}/archiver{number}")
+            archiver = Archiver(admin, self.log_names, self._connect, self.recorder, self.cluster.shelf, chance)
+            archiver.start()
+            self._archivers.append(archiver)
+
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
         self.excuses.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
@@ -162,6 +185,8 @@ class Scenario:
 
     def _start_workers(self) -> None:
         self.cluster.ready.set()
+        if self._keeper is not None:
+            self._keeper.start()
         for number in range(1, self.shape.clients + 1):
             self.cluster.start(self.cluster.add_client(f"client{number}", self._work))
 
@@ -194,6 +219,9 @@ class Scenario:
                     streams=self.shape.streams,
                     unit=self.shape.unit or None,
                     roll_seconds=self.shape.roll_seconds,
+                    retain_seconds=self.shape.retain_seconds,
+                    retain_bytes=self.shape.retain_bytes,
+                    retain_archived=self.shape.retain_archived,
                 )
         except AlreadyExists:
             return True
@@ -213,6 +241,8 @@ class Scenario:
             self.violations += await self.excuses.drainer.wait(BOUND_SECONDS)
         if self._reshaper is not None:
             self.violations += await self._reshaper.wait(BOUND_SECONDS)
+        for archiver in self._archivers:
+            self.violations += await archiver.wait(BOUND_SECONDS)
         await self._stop_rolling(admin, cluster)
         if self._nemesis.rotting is not None:
             await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)
@@ -220,6 +250,9 @@ class Scenario:
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
         self.violations += self.excuses.not_left(self.infos)
+        if self._keeper is not None:
+            readable = [name for name in self.log_names if self.excuses.readable(self.infos[name])]
+            self.violations += await self._keeper.wait(cluster, readable, BOUND_SECONDS)
         self.stopping = True
         await self._settle(admin, cluster)
         await self._await_rebuilt(admin)

@@ -247,6 +247,14 @@ class Shape:
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0
     """A segment so old is followed by the next; 0: never for that."""
+    retain_seconds: float = 0.0
+    """What is older is trimmed; 0: nothing for that."""
+    retain_bytes: int = 0
+    """The same of what is more."""
+    retain_archived: bool = False
+    """But only what is archived."""
+    archivers: int = 0
+    """So many archive the logs while faults strike, and have the nodes trim what is archived."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
 
@@ -254,6 +262,11 @@ class Shape:
     def shared_store(self) -> bool:
         """The store is as on etcd; else the repository has it to itself."""
         return self.repositories > 1 or self.store_elsewhere
+
+    @property
+    def retains(self) -> bool:
+        """Logs are trimmed by themselves."""
+        return bool(self.retain_seconds or self.retain_bytes)
 
     @property
     def gathers(self) -> bool:
@@ -275,7 +288,11 @@ class Shape:
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
-            f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}; "
+            f"{f'; {self.archivers} archivers' * bool(self.archivers)}"
+            f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}"
+            f"{f'; {self.retain_seconds:.1f} s are kept' * bool(self.retain_seconds)}"
+            f"{f'; {self.retain_bytes} bytes are kept' * bool(self.retain_bytes)}"
+            f"{' and what is not archived' * self.retain_archived}; "
             f"{self.repositories} repositories{' on a shared store' * self.shared_store}"
             f"{', those that follow gather all reports' * self.gathers}; "
             f"a node is lost after {self.lost_ms} ms"

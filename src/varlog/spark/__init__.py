@@ -11,15 +11,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from varlog.spark.archive import archive_log
     from varlog.spark.frame import read
     from varlog.spark.session import local_session
     from varlog.spark.shipping import ship
     from varlog.spark.source import VarlogDataSource
 
-__all__ = ["VarlogDataSource", "local_session", "read", "ship"]
+__all__ = ["VarlogDataSource", "archive_log", "local_session", "read", "ship"]
 
 # No module here has the name of one of these: once imported, it would stand in its place.
-_HOMES = {"VarlogDataSource": "source", "local_session": "session", "read": "frame", "ship": "shipping"}
+_HOMES = {
+    "VarlogDataSource": "source",
+    "archive_log": "archive",
+    "local_session": "session",
+    "read": "frame",
+    "ship": "shipping",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,16 +1,17 @@
-"""Copies ranges of a log into an Iceberg table of Parquet files, each range once.
+"""Copies ranges of a log into an Iceberg table of Parquet files, each range once, and records how far it came.
 
-    folder/catalog.db                                       which snapshot is the table, swapped by compare and swap
-    folder/data/LOG/00..0001-00..5000-ID.parquet            positions [1, 5000): written, synced, read back, compared
-    snapshot    {varlog.start: 1, varlog.stop: 10000}       all files of a run at once
+    tasks       one file for each range of positions: written, synced, read back, compared
+    snapshot    {varlog.start: 1, varlog.stop: 10000}       names all files of a run at once
+    record      archived: 1 -> 10000                        in the repository, by compare-and-swap
 
-The table itself says how far it is: a run goes on where the last snapshot ends. A run that is killed leaves files that
-no snapshot names, which a later one sweeps away. Of two runs at once, one finds the snapshot changed and gives up.
+A run goes on where the record ends. One that is killed leaves files that no snapshot names, which a later one sweeps
+away, or a snapshot that is not recorded, which a later one records without copying anything. Of two runs at once, one
+finds the snapshot or the record changed, and goes on from there.
 """
 
-import os
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,18 +19,26 @@ import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
+from varlog import sync
+from varlog.archive.limits import ROW_GROUP_ROWS, WINDOW
+from varlog.archive.place import Place, parse_place
+from varlog.archive.table import ArchiveTable, find_table, open_table
 from varlog.base.errors import Conflict, Corrupt, Trimmed
+from varlog.client import ArchiveDescription, LogDescription
 from varlog.spark.checksum import Checksum
 from varlog.spark.columns import SCHEMA, arrow_schema
 from varlog.spark.connection import connected
-from varlog.spark.iceberg import ArchiveTable
+from varlog.spark.limits import ARCHIVE_ROUNDS, TIMEOUT_SECONDS
 from varlog.spark.options import Options
 from varlog.spark.order import Range, out_of_order
-from varlog.spark.reading import Part, plan_parts, read_part
+from varlog.spark.reading import Part, read_part, size_of_entries, split_parts
 from varlog.spark.span import extent
 
 PLANNED = "start bigint, stop bigint"
 WRITTEN = "start bigint, stop bigint, path string, bytes bigint"
+CHECKSUM = "varlog.checksum"
+"""In the footer of each file: what its columns summed up to when they came from the log."""
+FILE = {"compression": "zstd", "write_statistics": ["glsn", "time"], "write_page_checksum": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,82 +52,158 @@ class Archived:
     bytes: int
 
 
-def archive(spark: SparkSession, options: Options, folder: str | Path, upto: int | None = None) -> Archived:
-    """Copy everything committed that the table has not yet, or what of it lies at or below `upto`."""
+class _Overtaken(Exception):
+    """Another run has archived meanwhile."""
+
+
+def archive_log(
+    spark: SparkSession,
+    url: str,
+    log: str,
+    location: str,
+    *,
+    upto: int | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> Archived:
+    """For schedulers: copy what is new in a log to its archive in a folder or at `s3://bucket/prefix`, and record it.
+
+    May be run at any time, twice at once, and again after it was killed. `upto` is the last position to copy.
+    """
+    place = parse_place(location, endpoint=endpoint, region=region)
+    return archive(spark, Options(url, log, timeout=timeout), place, upto)
+
+
+def archive(spark: SparkSession, options: Options, where: str | Path | Place, upto: int | None = None) -> Archived:
+    """Copy everything committed that is not archived yet, or what of it lies at or below `upto`."""
+    place = where if isinstance(where, Place) else parse_place(str(where))
+    for _ in range(ARCHIVE_ROUNDS):
+        try:
+            return _round(spark, options, place, upto)
+        except _Overtaken:
+            continue
+    raise Conflict(f"others archive log {options.log!r} all the time: nothing was added; run it again later")
+
+
+def _round(spark: SparkSession, options: Options, place: Place, upto: int | None) -> Archived:
     with connected(options) as (cluster, log):
-        ids = {"varlog.cluster": cluster.status().cluster_id, "varlog.log": str(log.info().id)}
-        table = ArchiveTable(Path(folder), options.log, ids)
+        table, info = _open(cluster, log, place)
         known = extent(log)
-        start = table.stop or known.first
-        stop = known.end if upto is None else min(known.end, upto + 1)
+        start, stop = info.archived, known.end if upto is None else min(known.end, upto + 1)
         if start >= stop:
             return Archived(options.log, start, start, 0, 0)
-        if start < known.first:
+        if start <= info.trimmed:
             raise Trimmed(
-                f"positions {start} to {known.first - 1} of log {options.log!r} are trimmed and not in the archive: "
-                "begin another one",
-                known.first,
+                f"positions {start} to {info.trimmed} of log {options.log!r} are trimmed and not in the archive: "
+                "begin another one, elsewhere",
+                info.trimmed + 1,
             )
-        parts = plan_parts(cluster, log, start, stop, options)
+        size = size_of_entries(cluster, log, stop - start)
     table.sweep()
-    files = _write(spark, options, table.data, parts)
+    windows = list(range(start - start % WINDOW + WINDOW, stop, WINDOW))
+    files = _write(spark, options, table, split_parts(start, stop, windows, size, options))
     if wrong := out_of_order([Range("span", each[0], each[1]) for each in files], start, stop):
         raise Corrupt(f"the files of the archive do not cover positions {start} to {stop - 1}: {wrong[0]}")
-    paths = [each[2] for each in files]
-    if not table.add(paths, start, stop):
-        for path in paths:
-            Path(path).unlink(missing_ok=True)
-        raise Conflict(f"another run has archived log {options.log!r} meanwhile: nothing was added; run it again")
-    return Archived(options.log, start, stop, len(paths), sum(each[3] for each in files))
+    if not table.add([each[2] for each in files], start, stop):
+        raise _Overtaken  # the next round sweeps the files away
+    with connected(options) as (_, log):
+        _record(log, place, table, info.archive, stop)
+    return Archived(options.log, start, stop, len(files), sum(each[3] for each in files))
 
 
 def archived(spark: SparkSession, folder: str | Path, log: str) -> DataFrame:
-    """The table as Spark reads it, without Iceberg's jars: the files of its present snapshot."""
-    paths = ArchiveTable(Path(folder), log, create=False).files()
+    """The table in a folder as Spark reads it, without Iceberg's jars: the files of its present snapshot."""
+    paths = find_table(parse_place(str(folder)), log).files()
     return spark.read.schema(SCHEMA).parquet(*paths) if paths else spark.createDataFrame([], SCHEMA)
 
 
-def _write(spark: SparkSession, options: Options, data: Path, parts: list[Part]) -> list[tuple[int, int, str, int]]:
+# ---------------------------------------------------------------- the record
+
+
+def _open(cluster: sync.Cluster, log: sync.Log, place: Place) -> tuple[ArchiveTable, LogDescription]:
+    """The table, and the log with a record of all that is in it."""
+    info, cluster_id = log.info(), cluster.status().cluster_id
+    known = info.archive
+    if known is not None and known.location != place.url:
+        if known.stop > max(known.first, info.trimmed):
+            raise Conflict(f"the archive of log {info.name!r} is {known.location}: a log has one", known.stop)
+        known = None
+    ids = {"varlog.cluster": cluster_id, "varlog.log": str(info.id)}
+    name = f"{info.name}-{cluster_id[:8]}-{info.id}"
+    table = open_table(place, info.name, ids, name, "" if known is None else known.metadata)
+    if known is None:
+        first = ArchiveDescription(place.url, "", place.endpoint, place.region, info.trimmed + 1, info.trimmed + 1)
+        info = _compare_and_swap(log, first, info.archived)
+    there = table.range
+    if there is not None and there[1] > info.archived:
+        if info.archive is None or there[0] != info.archive.first:
+            raise Conflict(f"the table at {place.url} begins at {there[0]}, and the archive of the log does not")
+        info = _record(log, place, table, info.archive, there[1])
+    return table, info
+
+
+def _record(
+    log: sync.Log, place: Place, table: ArchiveTable, known: ArchiveDescription | None, stop: int
+) -> LogDescription:
+    assert known is not None, "an archive is recorded before anything is written to it"
+    now = replace(known, metadata=table.metadata, endpoint=place.endpoint, region=place.region, stop=stop)
+    return _compare_and_swap(log, now, known.stop)
+
+
+def _compare_and_swap(log: sync.Log, archive: ArchiveDescription, expected: int) -> LogDescription:
+    try:
+        return log.record_archive(archive, expected=expected)
+    except Conflict as conflict:
+        if conflict.value == expected:
+            raise
+        raise _Overtaken from conflict
+
+
+# ---------------------------------------------------------------- the files
+
+
+def _write(
+    spark: SparkSession, options: Options, table: ArchiveTable, parts: list[Part]
+) -> list[tuple[int, int, str, int]]:
     rows = [(part.start, part.stop) for part in parts]
     planned = spark.sparkContext.parallelize(rows, len(rows)).toDF(PLANNED)
-    written = planned.mapInArrow(lambda batches: _write_parts(options, data, batches), WRITTEN)
+    place, data = table.place, table.data
+    written = planned.mapInArrow(lambda batches: _write_parts(options, place, data, batches), WRITTEN)
     # Not sorted by Spark: to find the borders of a sort it would run the tasks once more.
     return sorted((row.start, row.stop, row.path, row.bytes) for row in written.collect())
 
 
-# ---------------------------------------------------------------- in a task
-
-
-def _write_parts(options: Options, data: Path, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def _write_parts(
+    options: Options, place: Place, data: str, batches: Iterator[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    """In a task."""
     for batch in batches:
         for row in batch.to_pylist():
-            path = write_part(options, data, Part(**row))
-            yield pyarrow.RecordBatch.from_pylist([{**row, "path": str(path), "bytes": path.stat().st_size}])
+            path = write_part(options, place, data, Part(**row))
+            yield pyarrow.RecordBatch.from_pylist([{**row, "path": path, "bytes": place.size(path)}])
 
 
-def write_part(options: Options, data: Path, part: Part) -> Path:
-    """One file: written, synced, read back and compared."""
-    path = data / f"{part.start:020}-{part.stop:020}-{uuid4()}.parquet"
-    schema = arrow_schema(SCHEMA)
+def write_part(options: Options, place: Place, data: str, part: Part) -> str:
+    """One file: written, synced, read back and compared. A record batch becomes a row group."""
+    path = f"{data}/{part.start:020}-{part.stop:020}-{uuid4()}.parquet"
+    bounded = replace(options, batch_rows=ROW_GROUP_ROWS)
     expected = Checksum()
-    with path.open("xb") as file, pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        for batch in read_part(options, SCHEMA, part):
+    with place.writing(path) as file, pyarrow.parquet.ParquetWriter(file, arrow_schema(SCHEMA), **FILE) as writer:
+        for batch in read_part(bounded, SCHEMA, part):
             expected.add(batch)
             writer.write_batch(batch)
-    _sync(path)
-    found = Checksum()
-    with pyarrow.parquet.ParquetFile(path) as stored:
-        for batch in stored.iter_batches():
-            found.add(batch)
+        writer.add_key_value_metadata({CHECKSUM: json.dumps(expected.sums)})
+    found = read_back(place, path)
     if (found.rows, found.sums) != (expected.rows, expected.sums) or found.rows != part.stop - part.start:
         raise Corrupt(f"{path} does not hold what was written to it")
     return path
 
 
-def _sync(path: Path) -> None:
-    for each in (path, path.parent):
-        number = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+def read_back(place: Place, path: str) -> Checksum:
+    """What a file holds, summed up."""
+    found = Checksum()
+    with place.reading(path) as file, pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as stored:
+        for batch in stored.iter_batches():
+            found.add(batch)
+    return found

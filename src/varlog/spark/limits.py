@@ -47,3 +47,6 @@ AUDIT_ENTRIES = 1_000_000
 
 MOST_FAULTS = 1_000
 """Of one kind, in a report; a log that is hurt in more places needs no longer list."""
+
+ARCHIVE_ROUNDS = 10
+"""How often a run of the archive goes on from what another has archived meanwhile."""

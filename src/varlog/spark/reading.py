@@ -37,6 +37,11 @@ def plan_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, opti
         return [Part(start, start)]
     cuts = borders(log.info())
     size = size_of_entries(cluster, log, stop - start)
+    return split_parts(start, stop, cuts, size, options)
+
+
+def split_parts(start: int, stop: int, cuts: list[int], size: float, options: Options) -> list[Part]:
+    """A range cut at certain positions and into parts of one size; `size` is that of an entry."""
     return [Part(*each) for each in _split(start, stop, cuts, size, options)]
 
 

@@ -360,6 +360,11 @@ class ReplicaLog:
         with self._watching():
             return await search.slot_of_time(self._files, self._reader, time_us, trimmed, committed)
 
+    def marks(self) -> list[tuple[int, int]]:
+        """Some positions at which batches begin, rising, and the bytes that are stored from there on."""
+        self._check()
+        return search.marks_of(self._files, self.facts.trimmed, self.facts.committed)
+
     async def bindings(self, start: Slot, end: Slot) -> list[Binding]:
         """What covers exactly `[start, end)`, joined where it is continuous."""
         self._check()

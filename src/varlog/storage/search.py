@@ -1,5 +1,6 @@
 """Positions by GLSN and by time, bindings of a range, and what a range of slots holds."""
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -15,6 +16,10 @@ _BINDING = Struct("<QQQ")
 
 DIGEST_ROWS = 1 << 16
 """Most rows of one digest; who gets so many asks again from where the last one ends."""
+
+
+MOST_MARKS = 1 << 10
+"""Of one answer; where there would be more, some are left out."""
 
 
 class DigestRow(NamedTuple):
@@ -97,6 +102,31 @@ async def _time_in_file(
                 if header.time_us >= time_us:
                     return slot
     return None
+
+
+def marks_of(files: Files, trimmed: int, committed: int) -> list[tuple[int, int]]:
+    """Some positions at which batches begin, rising, and the bytes that are stored from there on.
+
+    Without a look at the disk: stretches of the files whose columns are in memory, and the ends of all others.
+    """
+    found: list[tuple[int, int]] = []
+    behind = 0
+    for file in reversed(files.from_slot(trimmed)):
+        if file is not files.last and file.end_slot <= min(file.bound_end, committed):
+            found.append((file.glsn_end, behind))
+        found += reversed([(glsn, behind + size) for glsn, size in _stretches(file, trimmed, committed)])
+        behind += file.end
+    found.reverse()
+    return found[:: -(-len(found) // MOST_MARKS) or 1]
+
+
+def _stretches(file: DataFile, trimmed: int, committed: int) -> Iterator[tuple[int, int]]:
+    """Positions at which those in memory begin, and how much of the file lies behind."""
+    if file.columns is not None:
+        index, bindings = file.columns.index, file.columns.bindings
+        for slot, offset in zip(index.slots, index.offsets, strict=True):
+            if trimmed < slot < min(bindings.end, committed):
+                yield bindings.glsn_of(slot), file.end - offset
 
 
 async def digest(files: Files, reader: Reader, low: int, high: int, trimmed: int, durable: int) -> list[DigestRow]:

@@ -29,6 +29,9 @@ class Method(IntEnum):
     FINGERPRINT = 13
     CONDEMN = 14
 
+    # retention, served by nodes
+    MARKS = 15
+
     # the `cut` ordering's primary, served by nodes
     APPEND = 16
     PRODUCER = 17
@@ -60,6 +63,7 @@ class Method(IntEnum):
     SCRUB_NODE = 56
     GATHER = 60
     FORWARD = 61
+    RECORD_ARCHIVE = 64
 
 
 MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
@@ -77,6 +81,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SCRUB: (pb.ScrubRequest, pb.ScrubStatus),
     Method.FINGERPRINT: (pb.FingerprintRequest, pb.FingerprintReply),
     Method.CONDEMN: (pb.CondemnRequest, pb.ReplicaStatus),
+    Method.MARKS: (pb.MarksRequest, pb.MarksReply),
     Method.APPEND: (pb.AppendRequest, pb.AppendReply),
     Method.PRODUCER: (pb.ProducerRequest, pb.ProducerReply),
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
@@ -101,6 +106,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
     Method.GATHER: (pb.GatherRequest, pb.Empty),
     Method.FORWARD: (pb.ForwardedReports, pb.Empty),
+    Method.RECORD_ARCHIVE: (pb.RecordArchiveRequest, pb.LogInfo),
 }
 """Request and reply of each method. Pushed (NOTIFY frames): REPORT by nodes, carrying its *reply*; STORE by primaries,
 FORWARD by repositories that follow, ADVANCE and DIRECTORY by the one that leads, carrying their requests. READ and

@@ -59,8 +59,8 @@ class Story:
     def tail(self, tail: int, *, during: int | None = None) -> Tail:
         return self.history.add(Tail(tail=tail, **self._times(during)))
 
-    def trim(self, upto: int, *, done: bool = True) -> Trim:
-        return self.history.add(Trim(upto=upto, done=done, **self._times(None)))
+    def trim(self, upto: int, *, done: bool = True, archived: bool = False) -> Trim:
+        return self.history.add(Trim(upto=upto, done=done, archived=archived, **self._times(None)))
 
     def seal(self, position: int) -> Seal:
         return self.history.add(Seal(position=position, **self._times(None)))

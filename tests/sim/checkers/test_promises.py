@@ -288,6 +288,19 @@ def test_i13_a_member_that_does_not_have_an_answered_trim() -> None:
     assert story.violations("I13")
 
 
+def test_i13_what_is_archived_is_not_gone() -> None:
+    story = Story()
+    story.ack("abc", 1)
+    story.trim(2, archived=True)
+    story.read(2, "b")
+    story.subscription(1, [1, 2, 3], "abc")
+    story.final("abc")
+    story.replica("abc", trimmed_glsn=2)
+    assert not story.violations("I13")
+    story.read_fails(2, "Trimmed", 3)
+    assert story.violations("I13")
+
+
 # ---------------------------------------------------------------- I14
 
 

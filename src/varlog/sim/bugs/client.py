@@ -1,10 +1,14 @@
 """Bugs in the client."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from varlog.base.ids import Glsn
+from varlog.client.bounds import Bounds
+from varlog.client.entry import ReadBatch
 from varlog.client.session import Flight, Session
+from varlog.client.subscription import Subscription
 from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
 from varlog.sim.bugs.registry import bug, swap
@@ -21,6 +25,24 @@ def retry_with_new_identity() -> Iterator[None]:
         plain(self, peer, session, flight)
 
     with swap(StreamWriter, _transmit=transmit):
+        yield
+
+
+@bug(
+    "who reads over the seam goes on behind the end of the archive, though he read it to the trim point only",
+    lambda weather: weather.shape.archivers > 0 and weather.shape.subscribers > 0,
+)
+def seam_passed_over() -> Iterator[None]:
+    plain = Subscription._from_archive
+
+    async def from_archive(self: Subscription, bounds: Bounds, left: int) -> AsyncGenerator[list[ReadBatch], None]:
+        async with aclosing(plain(self, bounds, left)) as runs:
+            async for run in runs:
+                yield run
+        info = self._context.routes.info
+        bounds.start = Glsn(max(bounds.start, info.archived if info is not None else 0))
+
+    with swap(Subscription, _from_archive=from_archive):
         yield
 
 

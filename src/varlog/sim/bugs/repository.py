@@ -9,12 +9,13 @@ from varlog.base.ids import LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
 from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.ports import Transaction
-from varlog.repository import opening, service
+from varlog.repository import opening, retention, service
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.gathering import Gatherer
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.retention import Retention
 from varlog.sim.bugs.registry import bug, overlapping_cuts_are_cut_off, swap
 from varlog.sim.weather import Weather
 from varlog.storage.verify import Verification
@@ -155,6 +156,51 @@ def trim_answered_early() -> Iterator[None]:
             task.add_done_callback(lambda task: None if task.cancelled() else task.exception())
 
     with swap(service, all_or_first_error=nobody_waits):
+        yield
+
+
+@bug("what a log need not keep is trimmed before it is archived", lambda weather: weather.shape.retain_archived)
+def archive_ignored() -> Iterator[None]:
+    with swap(retention, _free=lambda log: retention.MOST):
+        yield
+
+
+@bug(
+    "once anything is too old, all that is there goes",
+    lambda weather: weather.shape.retain_seconds > 4 and weather.shape.chaos_seconds > 5 and weather.worst_clock < 0.01,
+)
+def trimmed_beyond_the_point() -> Iterator[None]:
+    plain = Retention._older_in
+
+    async def older_in(self: Retention, log: pb.LogInfo, segment: pb.SegmentInfo, oldest_us: int) -> int:
+        point = await plain(self, log, segment, oldest_us)
+        return self._positions.tail(log) if point > log.trimmed else point
+
+    with swap(Retention, _older_in=older_in):
+        yield
+
+
+@bug(
+    "of what is too much only the last bytes are kept",
+    lambda weather: weather.shape.retain_bytes > 0 and weather.shape.payload_bytes > 100 and not weather.shape.trims,
+)
+def too_little_kept() -> Iterator[None]:
+    plain = Retention._newest_in
+
+    async def newest_in(self: Retention, log: pb.LogInfo, segment: pb.SegmentInfo, wanted: int) -> int:
+        return await plain(self, log, segment, 1)
+
+    with swap(Retention, _newest_in=newest_in):
+        yield
+
+
+@bug("whoever archives has the last word, whatever was archived meanwhile", lambda weather: weather.shape.archivers > 1)
+def archive_recorded_blindly() -> Iterator[None]:
+    def record_archive(log: pb.LogInfo, request: pb.RecordArchiveRequest) -> None:
+        log.archive.CopyFrom(request.archive)
+        log.archived = request.archived
+
+    with swap(service, record_archive=record_archive):
         yield
 
 

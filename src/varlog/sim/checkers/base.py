@@ -15,6 +15,7 @@ from varlog.sim.history import (
     FinalLog,
     Find,
     History,
+    Keeping,
     Operation,
     Read,
     Replica,
@@ -63,6 +64,7 @@ class LogHistory:
     trims: list[Trim]
     seals: list[Seal]
     chains: list[Chain]
+    keeping: Keeping | None
     finds: list[Find]
     replicas: list[Replica]
     expectations: list[Expectation]
@@ -109,6 +111,11 @@ class LogHistory:
             glsn += 1
         return glsn
 
+    @property
+    def losses(self) -> list[Trim]:
+        """Trims after which something is gone for good: it is not in an archive."""
+        return [trim for trim in self.trims if not trim.archived]
+
     def acks(self) -> list[Append]:
         return [append for append in self.appends if append.outcome == "ack"]
 
@@ -154,6 +161,7 @@ def _of_log(history: History, log: str) -> LogHistory:
         trims=history.of(Trim, log),
         seals=history.of(Seal, log),
         chains=history.of(Chain, log),
+        keeping=next(iter(history.of(Keeping, log)), None),
         finds=history.of(Find, log),
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),

@@ -42,7 +42,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
     if final is None or not final.times_us:
         return
     times = dict(zip(final.glsns, final.times_us, strict=True))
-    asked = highest_before([(trim.start, trim.upto) for trim in history.trims])
+    asked = highest_before([(trim.start, trim.upto) for trim in history.losses])
     known = sorted(history.seen_positions())
     highest = _Highest(final.tail + 2)
     filled, reach = 0, 0

@@ -498,6 +498,34 @@ class CommitResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class MarksRequest(_message.Message):
+    __slots__ = ("replica", "time_us", "sizes")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    replica: ReplicaId
+    time_us: int
+    sizes: bool
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., time_us: _Optional[int] = ..., sizes: _Optional[bool] = ...) -> None: ...
+
+class MarksReply(_message.Message):
+    __slots__ = ("committed", "young_glsn", "marks")
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    YOUNG_GLSN_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    committed: int
+    young_glsn: int
+    marks: _containers.RepeatedCompositeFieldContainer[Mark]
+    def __init__(self, committed: _Optional[int] = ..., young_glsn: _Optional[int] = ..., marks: _Optional[_Iterable[_Union[Mark, _Mapping]]] = ...) -> None: ...
+
+class Mark(_message.Message):
+    __slots__ = ("glsn", "bytes")
+    GLSN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    glsn: int
+    bytes: int
+    def __init__(self, glsn: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
 class AppendRequest(_message.Message):
     __slots__ = ("log", "segment", "stream")
     LOG_FIELD_NUMBER: _ClassVar[int]
@@ -679,7 +707,7 @@ class SegmentInfo(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "archive", "archived")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -697,6 +725,11 @@ class LogInfo(_message.Message):
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -714,7 +747,26 @@ class LogInfo(_message.Message):
     roll_bytes: int
     roll_ms: int
     unit: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    archive: ArchiveInfo
+    archived: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
+
+class ArchiveInfo(_message.Message):
+    __slots__ = ("location", "metadata", "endpoint", "region", "first")
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    location: str
+    metadata: str
+    endpoint: str
+    region: str
+    first: int
+    def __init__(self, location: _Optional[str] = ..., metadata: _Optional[str] = ..., endpoint: _Optional[str] = ..., region: _Optional[str] = ..., first: _Optional[int] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -790,7 +842,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -799,6 +851,9 @@ class CreateLogRequest(_message.Message):
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -807,10 +862,13 @@ class CreateLogRequest(_message.Message):
     roll_bytes: int
     roll_ms: int
     unit: int
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -822,6 +880,9 @@ class ReconfigureLogRequest(_message.Message):
     ROLL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -833,7 +894,10 @@ class ReconfigureLogRequest(_message.Message):
     roll: bool
     epoch: int
     unit: int
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
+    retain_ms: int
+    retain_bytes: int
+    retain_archived: bool
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ("name",)
@@ -946,6 +1010,18 @@ class SealLogRequest(_message.Message):
     LOG_FIELD_NUMBER: _ClassVar[int]
     log: int
     def __init__(self, log: _Optional[int] = ...) -> None: ...
+
+class RecordArchiveRequest(_message.Message):
+    __slots__ = ("log", "archive", "expected", "archived")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    archive: ArchiveInfo
+    expected: int
+    archived: int
+    def __init__(self, log: _Optional[int] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., expected: _Optional[int] = ..., archived: _Optional[int] = ...) -> None: ...
 
 class RemoveLogRequest(_message.Message):
     __slots__ = ("name",)

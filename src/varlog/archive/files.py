@@ -1,0 +1,145 @@
+"""The files of an archive's snapshot: which of them hold a position or a time, and what is in them. All of it blocks.
+
+    manifests    least and greatest position and time of each file        leave out files
+    footers      the same of each row group                               leave out row groups
+    row groups   read one at a time: what is in memory is bounded         sorted by position
+
+Planning goes window by window (a partition of the table each), so that it stays small whatever the archive holds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from varlog.archive.limits import WINDOW
+from varlog.archive.place import Place, recorded_place, told
+from varlog.base.errors import Corrupt
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+GLSN_FIELD, TIME_FIELD = 1, 4
+"""Ids of columns in the schema of every archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRange:
+    """What a log's record says of its archive: positions `[first, stop)`, as of one snapshot that never changes."""
+
+    location: str
+    metadata: str
+    endpoint: str
+    region: str
+    first: int
+    stop: int
+
+    @property
+    def place(self) -> Place:
+        return recorded_place(self.location, self.endpoint, self.region)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """Positions `[start, stop)`."""
+
+    path: str
+    start: int
+    stop: int
+
+
+class Snapshot:
+    """One snapshot of an archive. May be used by several threads."""
+
+    def __init__(self, archived: ArchivedRange) -> None:
+        self.archived = archived
+        self._place = archived.place
+        self._table: Table | None = None
+
+    def _opened(self) -> "Table":
+        """Two threads that come here at once read the same metadata, and either will do."""
+        if self._table is None:
+            with told(self._place):
+                from pyiceberg.table import StaticTable
+
+                self._table = StaticTable.from_metadata(self.archived.metadata, self._place.properties())
+        return self._table
+
+    # ------------------------------------------------------------ planning
+
+    def files(self, start: int, stop: int) -> Iterator[ArchivedFile]:
+        """Files with positions in `[start, stop)`, in their order; raises `Corrupt` if some are missing."""
+        start, stop = max(start, self.archived.first), min(stop, self.archived.stop)
+        while start < stop:
+            end = min(stop, start - start % WINDOW + WINDOW)
+            for file in self._window(start, end):
+                if file.start > start:
+                    raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {file.start - 1}")
+                yield file
+                start = max(start, file.stop)
+            if start < end:
+                raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {end - 1}")
+
+    def _window(self, start: int, stop: int) -> list[ArchivedFile]:
+        found = self._plan(f"glsn >= {start} and glsn < {stop}")
+        return sorted((_file(each) for each in found), key=lambda each: each.start)
+
+    def _plan(self, where: str) -> "list[DataFile]":
+        table = self._opened()
+        with told(self._place):
+            return [task.file for task in table.scan(row_filter=where).plan_files()]
+
+    # ------------------------------------------------------------ reading
+
+    def rows(
+        self, file: ArchivedFile, start: int, stop: int, columns: Sequence[str] | None = None
+    ) -> "Iterator[pyarrow.RecordBatch]":
+        """Rows with positions in `[start, stop)`, a row group at a time, with these columns."""
+        import pyarrow.parquet
+
+        with (
+            self._place.reading(file.path) as source,
+            pyarrow.parquet.ParquetFile(source, page_checksum_verification=True) as parquet,
+        ):
+            for index in range(parquet.num_row_groups):
+                least, greatest = _bounds(parquet.metadata.row_group(index), "glsn")
+                if greatest < start or least >= stop:
+                    continue
+                if parquet.metadata.row_group(index).num_rows != greatest + 1 - least:
+                    raise Corrupt(f"positions {least} to {greatest} of {file.path} are not dense")
+                group = parquet.read_row_group(index, columns=columns and list(columns), use_threads=False)
+                wanted = group.slice(max(0, start - least), min(stop, greatest + 1) - max(start, least))
+                yield from wanted.combine_chunks().to_batches()
+
+    def find(self, time_us: int) -> int | None:
+        """The first position whose time is this or later."""
+        import pyarrow.compute as compute
+
+        wanted = EPOCH + timedelta(microseconds=min(time_us, LAST_US))
+        found = [_file(each) for each in self._plan(f"time >= '{wanted.isoformat()}'")]
+        for file in sorted(found, key=lambda each: each.start):
+            for batch in self.rows(file, self.archived.first, self.archived.stop, ["glsn", "time"]):
+                late = compute.greater_equal(batch["time"].cast("int64"), time_us)
+                index = compute.index(late, True).as_py()
+                if index >= 0:
+                    return int(batch["glsn"][index].as_py())
+        return None
+
+
+def _file(data: "DataFile") -> ArchivedFile:
+    low, high = data.lower_bounds[GLSN_FIELD], data.upper_bounds[GLSN_FIELD]
+    start = int.from_bytes(low, "little", signed=True)
+    return ArchivedFile(data.file_path, start, int.from_bytes(high, "little", signed=True) + 1)
+
+
+def _bounds(group: Any, name: str) -> tuple[int, int]:
+    """Least and greatest value of a column in a row group, by its footer."""
+    columns = (group.column(index) for index in range(group.num_columns))
+    statistics = next(column.statistics for column in columns if column.path_in_schema == name)
+    if statistics is None or not statistics.has_min_max:
+        raise Corrupt("a file of an archive says nothing of its positions")
+    return statistics.min, statistics.max

@@ -1,0 +1,190 @@
+"""Where an archive is: a folder, or a prefix of a bucket on S3. The only place that knows file systems.
+
+Credentials for S3 are never part of a place: they come from the environment of whoever reads or writes, in the ways
+that all AWS tools know (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, profiles, roles of machines).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from varlog.archive.limits import CONNECT_SECONDS, REQUEST_SECONDS
+from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupported
+
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+ANY_REGION = "us-east-1"
+"""What servers that are not Amazon's go by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder as an absolute URL; files below it are named by paths (folder) or URLs (S3), as tables want them."""
+
+    url: str
+    endpoint: str = ""
+    region: str = ""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, if it is one of this machine."""
+        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+
+    def below(self, *names: str) -> str:
+        folder = self.folder
+        return "/".join([self.url, *names]) if folder is None else str(folder.joinpath(*names))
+
+    def properties(self) -> dict[str, str]:
+        """What pyiceberg is told to reach the files."""
+        told = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+        if self.folder is None:
+            told |= {"s3.connect-timeout": str(CONNECT_SECONDS), "s3.request-timeout": str(REQUEST_SECONDS)}
+            told |= {"s3.endpoint": self.endpoint} if self.endpoint else {}
+            told |= {"s3.region": self.region} if self.region else {}
+        return told
+
+    # ------------------------------------------------------------ files
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Any]:
+        """A file to be read at any place."""
+        with told(self), _filesystem(self).open_input_file(_bare(path)) as file:
+            yield file
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[BinaryIO]:
+        """A new file, durable when the block has ended. If that ends in an error, a part may be left."""
+        with told(self):
+            filesystem = _filesystem(self)
+            if self.folder is not None:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with filesystem.open_output_stream(_bare(path)) as file:
+                yield file
+            if self.folder is not None:
+                _sync(Path(path))
+
+    def size(self, path: str) -> int:
+        with told(self):
+            return int(_filesystem(self).get_file_info(_bare(path)).size)
+
+    def remove(self, path: str) -> None:
+        """No error if it is gone already."""
+        with told(self):
+            try:
+                _filesystem(self).delete_file(_bare(path))
+            except FileNotFoundError:
+                pass
+
+    def list(self, path: str) -> list[str]:
+        """The files right below a path, as the table names them; sorted."""
+        with told(self):
+            from pyarrow.fs import FileSelector, FileType
+
+            found = _filesystem(self).get_file_info(FileSelector(_bare(path), allow_not_found=True))
+        scheme = "" if self.folder is not None else "s3://"
+        return sorted(scheme + each.path for each in found if each.type == FileType.File)
+
+    def check_writable(self, path: str) -> None:
+        """Raises `InvalidArgument` if no file can be written below a path."""
+        probe = f"{path}/probe-{uuid4()}"
+        try:
+            with self.writing(probe) as file:
+                file.write(b"probe")
+            self.remove(probe)
+        except Unavailable as error:
+            raise InvalidArgument(f"{self.url} cannot be an archive: {error.message}") from error
+
+
+def parse_place(text: str, *, endpoint: str | None = None, region: str | None = None) -> Place:
+    """A folder of this machine, or s3://bucket/prefix; what is not given comes from the environment."""
+    parts = urlsplit(text)
+    if parts.scheme == "s3":
+        if not parts.netloc or "@" in parts.netloc or parts.query or parts.fragment:
+            raise InvalidArgument(f"an archive on S3 is s3://bucket/prefix, not {text!r}; credentials go elsewhere")
+        endpoint = endpoint or _environment(ENDPOINT_VARIABLES)
+        region = region or _environment(REGION_VARIABLES) or (ANY_REGION if endpoint else "")
+        return Place(f"s3://{parts.netloc}{parts.path.rstrip('/')}", endpoint.rstrip("/"), region)
+    if parts.scheme not in ("", "file") or parts.netloc or not text:
+        raise InvalidArgument(f"an archive is in a folder or at s3://bucket/prefix, not {text!r}")
+    folder = Path(unquote(parts.path)) if parts.scheme else Path(text)
+    return Place(folder.absolute().as_uri())
+
+
+def recorded_place(url: str, endpoint: str, region: str) -> Place:
+    """As a log's record has it. The environment knows better where S3 is, seen from here."""
+    if url.startswith("s3:"):
+        return Place(url, _environment(ENDPOINT_VARIABLES) or endpoint, region)
+    return Place(url)
+
+
+@cache
+def check_extra() -> None:
+    """Raises `Unsupported` if what archives need is not installed."""
+    try:
+        import_module("pyarrow.parquet")
+        import_module("pyiceberg.table")
+    except ImportError as missing:
+        raise Unsupported("an archive needs the extra: pip install 'varlog[archive]'") from missing
+
+
+def _environment(names: tuple[str, ...]) -> str:
+    return next((value for name in names if (value := os.environ.get(name))), "")
+
+
+@contextmanager
+def told(place: Place) -> Iterator[None]:
+    """What goes wrong with files, in our own words."""
+    check_extra()
+    from pyarrow.lib import ArrowException
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Unavailable(f"the archive at {place.url} lacks a file: {_first_line(error)}") from error
+    except OSError as error:
+        if error.errno is None and "AWS Error" not in str(error):
+            # Arrow's own, of what stands in a file; those of the system have a number, those of S3 that name.
+            raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
+        raise Unavailable(f"the archive at {place.url} cannot be reached from here: {_first_line(error)}") from error
+    except ArrowException as error:
+        raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+@cache
+def _filesystem(place: Place) -> Any:
+    """One for each place and process: it keeps connections."""
+    from pyarrow.fs import LocalFileSystem, S3FileSystem
+
+    if place.folder is not None:
+        return LocalFileSystem()
+    return S3FileSystem(
+        endpoint_override=place.endpoint or None,
+        region=place.region or None,
+        connect_timeout=CONNECT_SECONDS,
+        request_timeout=REQUEST_SECONDS,
+    )
+
+
+def _bare(path: str) -> str:
+    """As pyarrow's file systems want it."""
+    return path.removeprefix("s3://").removeprefix("file://")
+
+
+def _sync(path: Path) -> None:
+    for each in (path, path.parent):
+        number = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

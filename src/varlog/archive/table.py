@@ -1,0 +1,172 @@
+"""The Iceberg table of an archive: made, found, judged, and swapped. With `files.py` the only one that knows pyiceberg.
+
+    folder        folder/catalog.db                    which metadata is the table, swapped by compare-and-swap
+    S3            the log's record in the repository   the same
+    either        .../LOG-ID/metadata/00003-....metadata.json    all snapshots of the table, never changed
+                  .../LOG-ID/data/00..0001-00..5000-....parquet  positions [1, 5000)
+
+In a folder a snapshot counts once the catalog has it, and is recorded in the repository then; on S3 the record itself
+is the catalog. Either way readers go by the record: it names the metadata that holds what it says is archived.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from varlog.archive.limits import WINDOW
+from varlog.archive.place import Place, check_extra, told
+from varlog.base.errors import Conflict, InvalidArgument, NotFound, VarlogError
+from varlog.wire.arrow import schema
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+NAMESPACE = "varlog"
+START, STOP = "varlog.start", "varlog.stop"
+FIXED = {
+    "commit.retry.num-retries": "0",
+    # A commit that finds another snapshot than it began with must fail: tried again on top of it, a range comes twice.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.glsn": "full",
+    "write.metadata.metrics.column.time": "full",
+    # By these, and no other column, look-ups leave out files; bounds of payloads would only make manifests large.
+}
+
+
+class ArchiveTable:
+    """The table of one log at one place. What it says of itself is as of when it was opened."""
+
+    def __init__(self, place: Place, log: str, table: "Table", ids: dict[str, str]) -> None:
+        self.place = place
+        self._log = log
+        self._table = table
+        self._check(ids)
+        self.data = place.below(*table.location().removeprefix(place.url).strip("/").split("/"), "data")
+
+    def _check(self, ids: dict[str, str]) -> None:
+        properties = self._table.properties
+        for name, own in {**FIXED, **ids}.items():
+            if properties.get(name) != own:
+                raise Conflict(
+                    f"the archive of {self._log!r} at {self.place.url} is not of this log: its {name} is "
+                    f"{properties.get(name)}, not {own}; choose another place"
+                )
+        columns = [(field.name, field.required) for field in self._table.schema().fields]
+        spec = [(field.name, str(field.transform)) for field in self._table.spec().fields]
+        wanted = [(field.name, not field.nullable) for field in schema()]
+        if columns != wanted or spec != [("window", f"truncate[{WINDOW}]")]:
+            raise Conflict(f"the table of {self._log!r} at {self.place.url} has another schema than a log")
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def metadata(self) -> str:
+        """URL of the metadata that says all this."""
+        return str(self._table.metadata_location)
+
+    @property
+    def range(self) -> tuple[int, int] | None:
+        """The positions `[start, stop)` that are archived; None if nothing is."""
+        snapshots = sorted(self._table.snapshots(), key=lambda each: each.sequence_number or 0)
+        if not snapshots:
+            return None
+        first, last = ({} if each.summary is None else each.summary for each in (snapshots[0], snapshots[-1]))
+        if START not in first or STOP not in last or self._table.current_snapshot() != snapshots[-1]:
+            raise Conflict(f"the last snapshot of {self._log!r} at {self.place.url} was made by somebody else")
+        return int(first[START] or 0), int(last[STOP] or 0)
+
+    def files(self) -> list[str]:
+        """Of the present snapshot."""
+        with told(self.place):
+            return sorted(task.file.file_path for task in self._table.scan().plan_files())
+
+    # ------------------------------------------------------------ changing
+
+    def add(self, paths: list[str], start: int, stop: int) -> bool:
+        """Make files part of the table, all at once; False if the table has changed since it was opened."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            with told(self.place):
+                self._table.add_files(paths, snapshot_properties={START: str(start), STOP: str(stop)})
+        except CommitFailedException:
+            return False
+        return True
+
+    def sweep(self) -> int:
+        """Remove what runs that were killed left: files of ranges that are archived, by others. How many."""
+        known, archived = set(self.files()), (self.range or (0, 0))[1]
+        left = [path for path in self.place.list(self.data) if path not in known]
+        gone = [path for path in left if _begins_below(path, archived)]
+        for path in gone:
+            self.place.remove(path)
+        return len(gone)
+
+
+def _begins_below(path: str, position: int) -> bool:
+    first = path.rpartition("/")[2].partition("-")[0]
+    return first.isdigit() and int(first) < position
+
+
+# ---------------------------------------------------------------- opening
+
+
+def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded: str = "") -> ArchiveTable:
+    """The table of a log, made if there is none. `name` is unique to the log; `recorded` is the metadata on record.
+
+    Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else.
+    """
+    check_extra()
+    place.check_writable(place.below(name))
+    try:
+        with told(place):
+            catalog = _catalog(place)
+            if place.folder is None and recorded:
+                table = catalog.register_table((NAMESPACE, log), recorded)
+            elif catalog.table_exists((NAMESPACE, log)):
+                table = catalog.load_table((NAMESPACE, log))
+            else:
+                table = _create(catalog, place, log, {**FIXED, **ids}, name)
+    except VarlogError as error:
+        raise InvalidArgument(f"{place.url} cannot be an archive: {error.message}") from error
+    return ArchiveTable(place, log, table, ids)
+
+
+def find_table(place: Place, log: str) -> ArchiveTable:
+    """The table of a log in a folder, by the catalog there."""
+    folder = place.folder
+    if folder is None:
+        raise InvalidArgument(f"only a folder has a catalog of its own; {place.url} is read through its log")
+    if not (folder / "catalog.db").exists():
+        raise NotFound(f"there is no archive in {folder}")
+    with told(place):
+        catalog = _catalog(place)
+        if not catalog.table_exists((NAMESPACE, log)):
+            raise NotFound(f"there is no archive of log {log!r} in {folder}")
+        return ArchiveTable(place, log, catalog.load_table((NAMESPACE, log)), {})
+
+
+def _catalog(place: Place) -> "Catalog":
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    uri = "sqlite:///:memory:" if place.folder is None else f"sqlite:///{place.folder}/catalog.db"
+    catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=place.url, **place.properties())
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    return catalog
+
+
+def _create(catalog: "Catalog", place: Place, log: str, properties: dict[str, str], name: str) -> "Table":
+    """Another run may make it at the same time: then there is one all the same."""
+    from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+    from pyiceberg.transforms import TruncateTransform
+
+    window: Any = TruncateTransform(WINDOW)
+    identifier, location = (NAMESPACE, log), f"{place.url}/{name}"
+    try:
+        with (
+            catalog.create_table_transaction(identifier, schema(), location, properties=properties) as transaction,
+            transaction.update_spec() as spec,
+        ):
+            spec.add_field("glsn", window, "window")
+    except (TableAlreadyExistsError, CommitFailedException):
+        pass
+    return catalog.load_table(identifier)

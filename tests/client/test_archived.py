@@ -1,0 +1,241 @@
+"""Reads go through archive and nodes without a seam: in order, no gap, no repeat, by position and by time (I9)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.archive.by_hand import archive
+
+import varlog
+from varlog.archive import place as place_module
+from varlog.archive.reader import FileArchives
+from varlog.base.errors import Corrupt, NotWritten, Trimmed, Unavailable, Unsupported
+from varlog.client import feed, lookup, reader
+from varlog.client.questions import committed_slots
+from varlog.runtime.loop import run as run_on_loop
+
+TEST_S = 60.0
+BATCHES = 40
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(TEST_S):
+            await story
+
+    run_on_loop(bounded())
+
+
+@asynccontextmanager
+async def filled(streams: int = 2, batches: int = BATCHES) -> "AsyncIterator[varlog.Log]":
+    """A log of batches of one to four entries, with and without keys and headers."""
+    async with varlog.local_cluster(nodes=2) as cluster:
+        log = await cluster.create_log("orders", replicas=2, streams=streams)
+        for number in range(batches):
+            payloads = [b"%d.%d" % (number, index) for index in range(number % 4 + 1)]
+            extra: dict[str, Any] = {"key": b"k%d" % number, "headers": {"n": b"%d" % number}} if number % 3 else {}
+            await log.append_batch(payloads, **extra)
+        yield log
+
+
+async def scan(log: varlog.Log, start: int | None = 1, stop: int | None = None, **options: Any) -> list[varlog.Entry]:
+    return [entry async for entry in log.subscribe(start, stop, wait=False, **options)]
+
+
+@pytest.mark.parametrize("ordering", ["cut", "leader"])
+def test_reads_go_over_the_seam(tmp_path: Path, ordering: str) -> None:
+    async def story() -> None:
+        async with filled(1 if ordering == "leader" else 2) as log:
+            if ordering == "leader":
+                await log.reconfigure(ordering="leader")
+                await log.append_batch([b"led", b"on"])
+            before = await scan(log)
+            tail = len(before)
+            await archive(log, tmp_path, 41, file_rows=17, group_rows=5)
+            await archive(log, tmp_path, 71)
+            await log.trim(60)
+            info = await log.info()
+            assert (info.first, info.trimmed, info.archived) == (1, 60, 71)
+            assert await scan(log) == before
+            assert await scan(log, None) == before
+            for start, stop in [
+                (1, 2),
+                (1, 61),
+                (13, 61),
+                (60, 62),
+                (61, 62),
+                (18, 35),
+                (59, tail + 1),
+                (tail, tail + 1),
+            ]:
+                assert await scan(log, start, stop) == before[start - 1 : stop - 1], (start, stop)
+            for stream in {entry.stream for entry in before}:
+                assert await scan(log, stream=stream) == [entry for entry in before if entry.stream == stream]
+                some = [entry for entry in before if entry.stream == stream and 7 <= entry.glsn < 55]
+                assert await scan(log, 7, 55, stream=stream) == some
+            for glsn in (1, 17, 18, 41, 60, 61, tail):
+                assert await log.read(glsn) == before[glsn - 1]
+            batches = [batch async for batch in log.subscribe(1, tail + 1).batches()]
+            assert [entry for batch in batches for entry in batch] == before
+            assert sum(batch.to_arrow().num_rows for batch in batches) == tail
+            with pytest.raises(NotWritten):
+                await log.read(tail + 1)
+
+    run(story())
+
+
+def test_times_on_both_sides(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with filled() as log:
+            before = await scan(log)
+            await archive(log, tmp_path, 71, file_rows=17, group_rows=5)
+            await log.trim(60)
+            for entry in before:
+                first = next(other.glsn for other in before if other.time >= entry.time)
+                assert await log.find(entry.time) == first
+            assert await log.find(datetime(1999, 1, 1, tzinfo=UTC)) == 1
+            assert await log.find(datetime.max.replace(tzinfo=UTC)) == len(before) + 1
+
+    run(story())
+
+
+def test_trimmed_while_a_time_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes give the first entry up after the archive was asked, and before they are."""
+
+    async def story() -> None:
+        async with filled() as log:
+            before = await scan(log)
+
+            async def trimmed_first(context: Any, timeout: float) -> Any:
+                monkeypatch.undo()
+                await archive(log, tmp_path, 61)
+                await log.trim(60)
+                return await committed_slots(context, timeout)
+
+            monkeypatch.setattr(lookup, "committed_slots", trimmed_first)
+            assert await log.find(before[29].time) == next(each.glsn for each in before if each.time >= before[29].time)
+
+    run(story())
+
+
+def test_trimmed_under_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is in the middle of what nodes have moves over to the archive, and back."""
+    for module, name in ((feed, "READ_AHEAD_BYTES"), (reader, "READ_WINDOW_BYTES"), (reader, "READ_PART_BYTES")):
+        monkeypatch.setattr(module, name, 64 << 10)
+    asked: list[tuple[int, int]] = []
+    batches = FileArchives.batches
+
+    def watched(self: FileArchives, info: Any, start: Any, stop: Any, stream: Any) -> Any:
+        asked.append((start, stop))
+        return batches(self, info, start, stop, stream)
+
+    monkeypatch.setattr(FileArchives, "batches", watched)
+
+    async def story() -> None:
+        async with filled(batches=30) as log:
+            before = await scan(log)
+            entries = aiter(log.subscribe())
+            got = [await anext(entries) for _ in range(5)]
+            payload = bytes(8 << 10)
+            await asyncio.gather(*(log.append_batch([payload] * 4) for _ in range(300)))  # more than is read ahead
+            tail = await log.tail()
+            await archive(log, tmp_path)
+            await log.trim(tail - 20)
+            got += [await anext(entries) for _ in range(tail - len(got))]
+            assert [entry.glsn for entry in got] == list(range(1, tail + 1))
+            assert got[: len(before)] == before
+            assert len(asked) == 1
+            assert asked[0][0] > 5, "it was in the middle of what the nodes had"
+            assert asked[0][1] == tail - 19
+            await log.append(b"new")
+            assert (await anext(entries)).payload == b"new"
+
+    run(story())
+
+
+def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with filled(batches=1) as log:
+            last = 1 + 6 * 60
+
+            async def churn() -> None:
+                payload = bytes(32 << 10)
+                for _ in range(6):
+                    await asyncio.gather(*(log.append(payload) for _ in range(60)))
+                    await archive(log, tmp_path)
+                    await log.trim(await log.tail() - 3)
+
+            work = asyncio.create_task(churn())
+            seen = 0
+            async for batch in log.subscribe(stop=last + 1).batches():
+                assert batch.first == seen + 1
+                seen = batch.last
+                await asyncio.sleep(0.002)
+            await work
+            assert seen == last
+
+    run(story())
+
+
+def test_what_neither_has(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with filled() as log:
+            before = await scan(log)
+            await log.trim(4)
+            await archive(log, tmp_path, 21)
+            await log.trim(10)
+            for glsn in (1, 4):
+                with pytest.raises(Trimmed) as lost:
+                    await log.read(glsn)
+                assert lost.value.first == 5
+                with pytest.raises(Trimmed) as lost:
+                    await scan(log, glsn)
+                assert lost.value.first == 5
+            assert await scan(log, None) == before[4:]
+            await log.trim(30)  # further than the archive: a gap that nobody fills
+            assert (await log.info()).first == 31
+            assert await scan(log, None) == before[30:]
+            assert await scan(log, 5, 21) == before[4:20]
+            for start in (5, 25):
+                with pytest.raises(Trimmed) as lost:
+                    await scan(log, start)
+                assert lost.value.first == 31
+            assert await log.find(before[0].time) == 31
+
+    run(story())
+
+
+def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with filled() as log:
+            before = await scan(log)
+            await archive(log, tmp_path, 21, file_rows=10)
+            await log.trim(15)
+            files = sorted(tmp_path.glob("*/data/*.parquet"))
+            whole = files[0].read_bytes()
+            hurt = bytearray(whole)
+            for offset in range(8, 600):
+                hurt[offset] ^= 0x5A
+            files[0].write_bytes(hurt)
+            with pytest.raises(Corrupt, match="damaged"):
+                await log.read(3)
+            files[0].unlink()
+            with pytest.raises(Unavailable, match="lacks a file"):
+                await log.read(3)
+            assert await log.read(13) == before[12]
+            files[0].write_bytes(whole)
+            assert await log.read(3) == before[2]
+
+            def missing() -> None:
+                raise Unsupported("an archive needs the extra: pip install 'varlog[archive]'")
+
+            monkeypatch.setattr(place_module, "check_extra", missing)
+            with pytest.raises(Unsupported, match=r"varlog\[archive\]"):
+                await log.read(3)
+            assert await log.read(20) == before[19]
+
+    run(story())
