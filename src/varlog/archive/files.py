@@ -72,28 +72,48 @@ class Snapshot:
     # ------------------------------------------------------------ planning
 
     def files(self, start: int, stop: int) -> Iterator[ArchivedFile]:
-        """Files with positions in `[start, stop)`, in their order; raises `Corrupt` if some are missing."""
+        """Files with positions in `[start, stop)`, in their order; raises `Corrupt` where they do not join."""
+        begun = False
+        for file in self.listed(start, stop):
+            if file.start > start or (begun and file.start < start):
+                wrong = f"lacks positions from {start} on" if file.start > start else f"holds {file.start} twice"
+                raise Corrupt(f"the archive at {self._place.url} {wrong}")
+            yield file
+            start, begun = file.stop, True
+        if start < min(stop, self.archived.stop):
+            raise Corrupt(f"the archive at {self._place.url} lacks positions from {start} on")
+
+    def listed(self, start: int, stop: int) -> Iterator[ArchivedFile]:
+        """The same, whatever is wrong with them."""
         start, stop = max(start, self.archived.first), min(stop, self.archived.stop)
         while start < stop:
             end = min(stop, start - start % WINDOW + WINDOW)
-            for file in self._window(start, end):
-                if file.start > start:
-                    raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {file.start - 1}")
-                yield file
-                start = max(start, file.stop)
-            if start < end:
-                raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {end - 1}")
-
-    def _window(self, start: int, stop: int) -> list[ArchivedFile]:
-        found = self._plan(f"glsn >= {start} and glsn < {stop}")
-        return sorted((_file(each) for each in found), key=lambda each: each.start)
+            found = self._plan(f"glsn >= {start} and glsn < {end}")
+            yield from sorted((_file(each) for each in found), key=lambda each: each.start)
+            start = end
 
     def _plan(self, where: str) -> "list[DataFile]":
         table = self._opened()
         with told(self._place):
             return [task.file for task in table.scan(row_filter=where).plan_files()]
 
+    @property
+    def entry_bytes(self) -> float:
+        """What an entry takes in the files, on average."""
+        snapshot = self._opened().current_snapshot()
+        summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        return int(summary.get("total-files-size", 0)) / max(1, int(summary.get("total-records", 0)))
+
     # ------------------------------------------------------------ reading
+
+    def groups(self, file: ArchivedFile) -> list[tuple[int, int]]:
+        """The positions `[first, stop)` of each row group."""
+        import pyarrow.parquet
+
+        with self._place.reading(file.path) as source:
+            metadata = pyarrow.parquet.read_metadata(source)
+            bounds = [_bounds(metadata.row_group(index), "glsn") for index in range(metadata.num_row_groups)]
+        return [(least, greatest + 1) for least, greatest in bounds]
 
     def rows(
         self, file: ArchivedFile, start: int, stop: int, columns: Sequence[str] | None = None

@@ -99,7 +99,7 @@ def _round(spark: SparkSession, options: Options, place: Place, upto: int | None
                 "begin another one, elsewhere",
                 info.trimmed + 1,
             )
-        size = size_of_entries(cluster, log, stop - start)
+        size = size_of_entries(cluster, log, start, stop)
     table.sweep()
     windows = list(range(start - start % WINDOW + WINDOW, stop, WINDOW))
     files = _write(spark, options, table, split_parts(start, stop, windows, size, options))
