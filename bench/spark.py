@@ -1,6 +1,7 @@
-"""How fast does Spark read a log, beside the same rows from Parquet, and what does a small micro-batch cost?
+"""How fast does Spark read a log, beside the same rows from Parquet; archive it, and audit it? What does a small
+micro-batch cost, and how much memory does a task take?
 
-./run python -m bench.spark                 everything, some minutes
+./run python -m bench.spark                 everything, five minutes
 ./run python -m bench.spark --quick         a tenth of the rows
 
 Ratios within one run are what to look at: both sides share the machine and the minute.
@@ -23,7 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import varlog
 from bench.cluster import RunningCluster, running_cluster
-from varlog.spark import local_session, read
+from varlog.spark import archive_log, local_session, read
+from varlog.spark.audit import audit
+from varlog.spark.options import Options
 
 REPLICAS = 2
 STREAMS = 2
@@ -45,6 +48,12 @@ class Reading:
     log_s: list[float]
     parquet_s: list[float]
     positions_s: list[float]
+    archive_s: float
+    audit_s: float
+    before_bytes: int
+    """Most memory that a Python worker had before it was archived and audited,"""
+    after_bytes: int
+    """and afterwards."""
 
 
 def main() -> None:
@@ -62,10 +71,9 @@ def main() -> None:
             reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size)
             for rows, size in ((10_000_000, 100), (1_000_000, 1024))
         ]
-        worker_bytes = most_of_a_worker()
         own, rate = micro_batches(spark, cluster, Path(made))
         spark.stop()
-    report(readings, own, rate, worker_bytes)
+    report(readings, own, rate)
 
 
 def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: str, rows: int, size: int) -> Reading:
@@ -83,7 +91,25 @@ def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: st
         say(f"reading, round {number + 1} of {ROUNDS} …")
         for kind, each in (("log", frame), ("parquet", parquet), ("positions", positions)):
             times[kind].append(timed(lambda each=each: discard(each)))  # type: ignore[misc]
-    return Reading(name, rows, times["log"], times["parquet"], times["positions"])
+    before = most_of_a_worker()
+    say("archiving …")
+    archive_s = timed(lambda: check(archived(spark, cluster, log, folder) == rows))
+    say("auditing …")
+    audit_s = timed(lambda: check(not audit(spark, Options(cluster.url, log)).faults))
+    measured = (times["log"], times["parquet"], times["positions"], archive_s, audit_s)
+    return Reading(name, rows, *measured, before, most_of_a_worker())
+
+
+def archived(spark: SparkSession, cluster: RunningCluster, log: str, folder: Path) -> int:
+    """How many entries were."""
+    done = archive_log(spark, cluster.url, log, str(folder / "archive"))
+    return done.stop - done.start
+
+
+def check(holds: bool) -> None:
+    """What was measured is what was meant."""
+    if not holds:
+        raise SystemExit("bench: the job did not do what it was to do")
 
 
 def fill(cluster: RunningCluster, log: str, rows: int, size: int) -> None:
@@ -152,7 +178,7 @@ def durations(query: StreamingQuery) -> list[float]:
 # ---------------------------------------------------------------- the tables
 
 
-def report(readings: list[Reading], own: list[float], rate: list[float], worker_bytes: int) -> None:
+def report(readings: list[Reading], own: list[float], rate: list[float]) -> None:
     print(
         f"Settings: pyspark {pyspark.__version__} on local[2], Python {platform.python_version()}, 3 storage nodes and"
     )
@@ -167,15 +193,21 @@ def report(readings: list[Reading], own: list[float], rate: list[float], worker_
         cells = [rates(each.rows, each.log_s), rates(each.rows, each.parquet_s), f"{ratio:.2f}"]
         print(f"| {' | '.join([each.name, *cells, rates(each.rows, each.positions_s)])} |")
     print()
+    print("| rows | archived | archive / log | audited, all copies | most memory of a Python worker: reads, all |")
+    print("|---|---|---|---|---|")
+    for each in readings:
+        cells = [rates(each.rows, [each.archive_s]), f"{min(each.log_s) / each.archive_s:.2f}"]
+        cells += [rates(each.rows * REPLICAS, [each.audit_s])]
+        print(f"| {' | '.join([each.name, *cells])} | {each.before_bytes / 1e6:.0f}, {each.after_bytes / 1e6:.0f} MB |")
+    print()
     ratio = median(own) / median(rate)
     print(f"A micro-batch of about 10 entries: {median(own):.3f} s, {ratio:.2f} × that of the rate source in the same")
     print(f"seconds ({median(rate):.3f} s); medians of {len(own)} and {len(rate)}, both queries running at once.")
-    print(f"Most memory that a Python worker of Spark ever had: {worker_bytes / 1e6:.0f} MB.")
 
 
 def rates(rows: int, seconds: list[float]) -> str:
     listed = ", ".join(f"{rows / each / 1e6:.2f}" for each in seconds)
-    return f"{rows / min(seconds) / 1e6:.2f} M rows/s ({listed})"
+    return f"{rows / min(seconds) / 1e6:.2f} M rows/s" + f" ({listed})" * (len(seconds) > 1)
 
 
 def say(what: str) -> None:

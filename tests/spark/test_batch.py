@@ -196,6 +196,8 @@ def test_errors_come_from_the_driver_before_any_task(
     spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster, log: varlog.sync.Log
 ) -> None:
     fill(log, 100)
+    log.trim(10)
+    nobody = spark.read.format("varlog").option("cluster", "varlog://127.0.0.1:9").option("timeout", 1)
     good = spark.createDataFrame([("a",)], "payload string")
     tracker = spark.sparkContext.statusTracker()
     before = tracker.getJobIdsForGroup()
@@ -203,6 +205,8 @@ def test_errors_come_from_the_driver_before_any_task(
     for work, says in (
         (lambda: load(spark, servers, nothing).count(), "no log named 'nothing'"),
         (lambda: load(spark, servers, log, stop=5000).count(), "stop 5000 lies beyond the tail"),
+        (lambda: load(spark, servers, log, start=10, stop=20).count(), "positions 10 to 10 .* are trimmed"),
+        (lambda: nobody.option("log", "x").load().count(), "no repository answers"),
         (lambda: load(spark, servers, log, start="soon"), "'earliest', 'latest' or a time"),
         (lambda: load(spark, servers, log, colums="glsn"), "no option 'colums'"),
         (lambda: spark.read.format("varlog").option("log", "x").load(), "'cluster' is missing"),

@@ -83,29 +83,35 @@ def spark_cluster(folder: Path) -> Iterator[tuple[str, list[SparkProcess]]]:
             process.kill()
 
 
-def test_a_job_survives_a_killed_executor_and_a_killed_storage_node(tmp_path: Path) -> None:
+def copied(log: varlog.sync.Log) -> list[int]:
+    return sorted(int(payload) for batch in log.subscribe(wait=False).batches() for payload in batch.payloads())
+
+
+def test_a_query_and_a_job_survive_killed_executors_and_killed_storage_nodes(tmp_path: Path) -> None:
+    """Of each an executor and a storage node, in the middle of it."""
     with (
-        real_cluster(tmp_path, 3) as servers,
+        real_cluster(tmp_path, 4) as servers,
         varlog.sync.connect(servers.url, timeout=30) as client,
         spark_cluster(tmp_path) as (master, workers),
     ):
-        source, target = (client.create_log(name, replicas=2, streams=2) for name in ("source", "target"))
+        names = ("source", "streamed", "target")
+        source, streamed, target = (client.create_log(name, replicas=2, streams=2) for name in names)
         for start in range(0, COUNT, 1000):
             source.append_batch([b"%d" % number for number in range(start, start + 1000)])
         job = Process("job", tmp_path, [sys.executable, "-m", "tests.spark.job_program"])
-        job.command += [master, servers.url, source.name, target.name]
+        job.command += [master, servers.url, *names, str(tmp_path / "checkpoint")]
         job.start()
         try:
-            eventually(lambda: target.tail() or not job.alive, "the job is at work", 180)
-            assert job.alive, job.last_words()
-            os.kill(workers[0].children()[0], signal.SIGKILL)
-            servers.nodes[1].kill()
-            assert target.tail() < COUNT
+            for log, worker, node in ((streamed, workers[0], 0), (target, workers[1], 1)):
+                eventually(lambda log=log: log.tail() or not job.alive, "it is at work", 180)  # type: ignore[misc]
+                assert job.alive, job.last_words()
+                os.kill(worker.children()[0], signal.SIGKILL)
+                servers.nodes[node].kill()
+                assert log.tail() < COUNT
             assert job.ended(240) == 0, job.last_words()
         finally:
             job.kill()
         told = json.loads(job.output.read_text().splitlines()[-1])
         assert told["sums"] == [COUNT, sum(range(COUNT))]
         assert all(".zip" in home for home in told["homes"]), "the executors ran the package that was shipped"
-        copied = [int(payload) for batch in target.subscribe(wait=False).batches() for payload in batch.payloads()]
-        assert sorted(copied) == list(range(COUNT))
+        assert copied(streamed) == copied(target) == list(range(COUNT))

@@ -16,11 +16,23 @@ from tests.cluster.processes import Process, eventually
 from tests.spark.query_program import count
 
 import varlog
+from varlog.spark import read
 
 
 @pytest.fixture
 def copy(client: varlog.sync.Cluster, log: varlog.sync.Log) -> varlog.sync.Log:
     return client.create_log(f"{log.name}-copy", replicas=2, streams=2)
+
+
+@pytest.fixture(params=["cut", "leader"])
+def pair(
+    request: pytest.FixtureRequest, client: varlog.sync.Cluster, log: varlog.sync.Log
+) -> tuple[varlog.sync.Log, varlog.sync.Log]:
+    """Source and sink of each ordering."""
+    streams = 1 if request.param == "leader" else 2
+    names = (f"{log.name}-{request.param}-{what}" for what in ("source", "sink"))
+    source, sink = (client.create_log(name, ordering=request.param, replicas=2, streams=streams) for name in names)
+    return source, sink
 
 
 def fill(log: varlog.sync.Log, count: int) -> None:
@@ -46,8 +58,9 @@ def append_all(frame: DataFrame, servers: RealCluster, log: varlog.sync.Log, che
 
 
 def test_restarts_and_limits(
-    spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, copy: varlog.sync.Log, tmp_path: Path
+    spark: SparkSession, servers: RealCluster, pair: tuple[varlog.sync.Log, varlog.sync.Log], tmp_path: Path
 ) -> None:
+    log, copy = pair
     fill(log, 1000)
     query = append_all(stream(spark, servers, log, maxEntriesPerTrigger=400), servers, copy, tmp_path)
     assert [each.numInputRows for each in query.recentProgress if each.numInputRows] == [400, 400, 200]
@@ -56,6 +69,9 @@ def test_restarts_and_limits(
     append_all(stream(spark, servers, log), servers, copy, tmp_path)
     append_all(stream(spark, servers, log), servers, copy, tmp_path)
     assert payloads(copy) == list(range(1100))
+    frame = read(spark, servers.url, copy.name, 101, 201, columns=["glsn", "payload"])
+    frame.write.format("varlog").option("cluster", servers.url).option("log", log.name).mode("append").save()
+    assert sorted(payloads(log)) == sorted([*range(1100), *range(100, 200)]), "a range of one, appended to the other"
 
 
 def test_a_micro_batch_that_breaks_off_in_the_middle(

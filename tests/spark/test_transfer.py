@@ -1,6 +1,7 @@
 """Files into a log and back, and SQL over logs; one command is run as people run it."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.cluster.processes import run_varlog
 
 import varlog
 from varlog.base.errors import InvalidArgument
-from varlog.cli.sql import mentioned, run_query
+from varlog.cli.sql import Part, chosen, mentioned, parse_part, run_query
 from varlog.spark.transfer import export_rows, format_of, import_rows, rows_in
 
 ROWS: list[dict[str, Any]] = [{"user": f"u{number % 3}", "amount": number} for number in range(50)]
@@ -71,16 +72,35 @@ def test_logs_are_tables(spark: SparkSession, servers: RealCluster, client: varl
     query = "select cast(payload as string) as text, count(*) as n from `Dashed-Log` group by 1 order by 1"
     logs = mentioned(query, ["other", "dashed-log", "log"])
     assert logs == ["dashed-log", "log"]
-    assert run_query(spark, servers.url, ["dashed-log"], query, 10) == (
+    assert run_query(spark, servers.url, [Part("dashed-log")], query, 10) == (
         ["text", "n"],
         [{"text": "a", "n": 1}, {"text": "b", "n": 2}],
     )
+    for told, positions in (("dashed-log=2..2", [2]), ("dashed-log=..2", [1, 2]), ("dashed-log=3..", [3])):
+        parts = chosen([parse_part(told)], logs[:1])
+        _, rows = run_query(spark, servers.url, parts, "select glsn from `dashed-log` order by 1", 10)
+        assert [row["glsn"] for row in rows] == positions
+
+
+def test_ranges_of_tables() -> None:
+    noon = datetime(2026, 11, 15, 12, tzinfo=UTC)
+    assert parse_part("orders=1..9") == Part("orders", 1, 10)
+    assert parse_part("orders=2026-11-15T12:00:00+00:00..latest") == Part("orders", noon, "latest")
+    assert chosen([Part("b", 2, 3)], ["a", "b"]) == [Part("a"), Part("b", 2, 3)]
+    for text in ("orders", "orders=7", "=1..2", "orders=x..", "orders=2026-11-15T12:00:00.."):
+        with pytest.raises(InvalidArgument):
+            parse_part(text)
+    with pytest.raises(InvalidArgument, match="no log of the query"):
+        chosen([Part("c")], ["a", "b"])
+    with pytest.raises(InvalidArgument, match="one range"):
+        chosen([Part("a", 1), Part("a", 5)], ["a"])
 
 
 def test_the_command(servers: RealCluster, log: varlog.sync.Log) -> None:
-    log.append_batch([b"x", b"y"], key=b"k")
+    log.append_batch([b"x", b"y", b"z"], key=b"k")
     query = f"select glsn, payload from {log.name} order by glsn"
-    done = run_varlog("sql", query, "--limit", "1", "--master", "local[1]", url=servers.url, seconds=180)
+    options = ["--range", f"{log.name}=2..", "--limit", "1", "--master", "local[1]"]
+    done = run_varlog("sql", query, *options, url=servers.url, seconds=180)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.decode().splitlines() == ["GLSN  PAYLOAD", "1     x", "… and more; --limit shows more than 1"]
+    assert done.stdout.decode().splitlines() == ["GLSN  PAYLOAD", "2     y", "… and more; --limit shows more than 1"]
     assert done.stderr == b""

@@ -1,16 +1,27 @@
 """`varlog sql`: a query over logs, each a table of its name."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from varlog.base.errors import InvalidArgument
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, positive
 from varlog.cli.output import Column, Printer, payload, plain
 from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import SparkSession
 
 ROWS = 1000
+
+
+class Part(NamedTuple):
+    """What is read of a log: positions `[start, stop)`; each may be a time, too."""
+
+    log: str
+    start: "int | str | datetime" = "earliest"
+    stop: "int | str | datetime | None" = None
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -21,9 +32,19 @@ def register(commands: Commands, summary: str) -> None:
         summary,
         epilog="Columns: glsn, stream, slot, time, key, headers, payload.\n"
         '  varlog sql "select cast(payload as string), count(*) from orders group by 1"\n'
-        "A log whose name has a dash or a dot stands in back quotes.",
+        "A log whose name has a dash or a dot stands in back quotes. Of a large one, read a part:\n"
+        '  varlog sql --range orders=1000..2000 "select avg(length(payload)) from orders"\n'
+        "  varlog sql --range orders=2026-11-15T12:00:00+00:00.. ...",
     )
     parser.add_argument("query")
+    parser.add_argument(
+        "--range",
+        dest="ranges",
+        action="append",
+        default=[],
+        metavar="LOG=A..B",
+        help="read these positions of a log, both included; either end may be a time, or be left out",
+    )
     parser.add_argument("--limit", type=positive, default=ROWS, help=f"print no more rows than this (default: {ROWS})")
     add_spark_flags(parser)
 
@@ -31,12 +52,37 @@ def register(commands: Commands, summary: str) -> None:
 def sql(arguments: Arguments) -> None:
     url = cluster_url(arguments)
     logs = mentioned(arguments.query, known_logs(url, arguments.timeout))
+    parts = chosen([parse_part(text) for text in arguments.ranges], logs)
     with small_spark(arguments.master) as spark, told():
-        columns, rows = run_query(spark, url, logs, arguments.query, arguments.limit + 1)
+        columns, rows = run_query(spark, url, parts, arguments.query, arguments.limit + 1)
     printer = Printer(arguments.output)
     printer.table([Column(name, name, show=_shown) for name in columns], rows[: arguments.limit], "no rows")
     if len(rows) > arguments.limit and not printer.json:
         printer.line({}, f"… and more; --limit shows more than {arguments.limit:,}")
+
+
+def parse_part(text: str) -> Part:
+    """`LOG=A..B`: a position B is included, of a time B what comes before it."""
+    from varlog.spark.options import parse_position
+
+    log, equals, wanted = text.partition("=")
+    first, dots, last = wanted.partition("..")
+    if not (log and equals and dots):
+        raise InvalidArgument(f"{text!r} is not a range of a log, like orders=100..200 or orders=100..")
+    start = parse_position("range", first) if first else "earliest"
+    stop = parse_position("range", last) if last else None
+    return Part(log, start, stop + 1 if isinstance(stop, int) else stop)
+
+
+def chosen(ranges: list[Part], logs: list[str]) -> list[Part]:
+    """What is read of each log in the query: all of it, unless a range says otherwise."""
+    told = {part.log: part for part in ranges}
+    if len(told) < len(ranges):
+        raise InvalidArgument("a log has one range: what is beyond it is not in its table")
+    for name in told:
+        if name not in logs:
+            raise InvalidArgument(f"a range of {name!r} is given, which is no log of the query")
+    return [told.get(name, Part(name)) for name in logs]
 
 
 def known_logs(url: str, timeout: float) -> list[str]:
@@ -54,13 +100,13 @@ def mentioned(query: str, logs: list[str]) -> list[str]:
 
 
 def run_query(
-    spark: "SparkSession", url: str, logs: list[str], query: str, limit: int
+    spark: "SparkSession", url: str, parts: list[Part], query: str, limit: int
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the columns, and so many rows at most."""
     from varlog.spark import read
 
-    for name in logs:
-        read(spark, url, name).createOrReplaceTempView(f"`{name}`")
+    for part in parts:
+        read(spark, url, part.log, part.start, part.stop).createOrReplaceTempView(f"`{part.log}`")
     frame = spark.sql(query)
     return frame.columns, [row.asDict(recursive=True) for row in frame.limit(limit).collect()]
 
