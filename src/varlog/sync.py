@@ -19,6 +19,7 @@ from varlog import client
 from varlog.base.errors import Unavailable
 from varlog.base.ids import Glsn
 from varlog.client.limits import (
+    LEASE_SECONDS,
     LINGER_SECONDS,
     PATIENCE_SECONDS,
     PRODUCER_BATCH_BYTES,
@@ -30,7 +31,7 @@ from varlog.runtime.loop import loop_factory
 from varlog.wire.batch import Headers
 from varlog.wire.frame import Buffer
 
-__all__ = ["Cluster", "Log", "Producer", "Subscription", "connect"]
+__all__ = ["Cluster", "Journal", "JournalLeader", "Log", "Producer", "Subscription", "connect"]
 
 Result = TypeVar("Result")
 
@@ -123,6 +124,21 @@ class Cluster:
 
     def log(self, name: str) -> "Log":
         return Log(self._cluster.log(name), self._running)
+
+    def journal(
+        self,
+        name: str,
+        *,
+        replicas: int = 3,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        timeout: float | None = None,
+    ) -> "Journal":
+        made = self._cluster.journal(
+            name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
+        )
+        return Journal(made, self._running)
 
     def logs(self, *, timeout: float | None = None) -> list[client.LogDescription]:
         return self._run(self._cluster.logs(timeout=timeout))
@@ -302,6 +318,77 @@ class Log:
 
     def info(self, *, timeout: float | None = None) -> client.LogDescription:
         return self._thread.run(self._log.info(timeout=timeout))
+
+
+class Journal(Log):
+    """See `varlog.Journal`; to be used as `with`."""
+
+    def __init__(self, journal: client.Journal, thread: _Thread) -> None:
+        super().__init__(journal, thread)
+        self._journal = journal
+
+    def __enter__(self) -> "Journal":
+        self._thread.run(self._journal.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(self._journal.__aexit__(kind, error, trace))
+
+    def lead(self, *, ttl: float = LEASE_SECONDS, name: str = "", timeout: float | None = None) -> "JournalLeader":
+        async def candidate() -> client.JournalLeader:
+            return self._journal.lead(ttl=ttl, name=name, timeout=timeout)
+
+        return JournalLeader(self._thread.run(candidate()), self._thread)
+
+
+class JournalLeader:
+    """See `varlog.JournalLeader`; to be used as `with`."""
+
+    def __init__(self, leader: client.JournalLeader, thread: _Thread) -> None:
+        self._leader = leader
+        self._thread = thread
+
+    def __enter__(self) -> "JournalLeader":
+        self._thread.run(self._leader.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.run(self._leader.__aexit__(kind, error, trace))
+
+    @property
+    def epoch(self) -> int:
+        return self._leader.epoch
+
+    def append(
+        self,
+        payload: Buffer,
+        *,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> client.Ack:
+        return self._thread.run(
+            self._leader.append(payload, key=key, headers=headers, compress=compress, timeout=timeout)
+        )
+
+    def append_batch(
+        self,
+        payloads: Iterable[Buffer],
+        *,
+        key: Buffer | None = None,
+        keys: Sequence[Buffer | None] | None = None,
+        headers: Headers | Sequence[Headers] | None = None,
+        compress: bool = False,
+        timeout: float | None = None,
+    ) -> client.Ack:
+        return self._thread.run(
+            self._leader.append_batch(payloads, key=key, keys=keys, headers=headers, compress=compress, timeout=timeout)
+        )
 
 
 class Producer:

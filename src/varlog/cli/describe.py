@@ -156,6 +156,16 @@ def losses_survived(log: LogDescription) -> str:
     return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
 
 
+def leader_of(log: LogDescription) -> str:
+    """Who leads it, where there is a leader."""
+    last = log.chain[-1]
+    if log.sealed or last.ordering != "leader":
+        return ""
+    if log.journal:
+        return f"client {last.leader}" if last.leader else "nobody; it waits for a candidate"
+    return f"node {last.streams[0].members[0]}"
+
+
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:
     """Open streams with copies that share a zone, where nodes carry labels; or only those that could do better."""
     zones = {NodeId(node.id): node.zone for node in cluster.nodes}
@@ -252,7 +262,7 @@ def replica_rows(status: LogStatus) -> Iterable[dict[str, Any]]:
                 "segment": stream.segment,
                 "stream": stream.stream,
                 "node": replica.node,
-                "role": "backup" if index else "primary",
+                "role": "member" if status.log.journal else "backup" if index else "primary",
                 "state": replica.state if replica.reported else "silent",
                 "stored": replica.contiguous if replica.reported else None,
                 "committed": stream.committed,

@@ -29,6 +29,9 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
     create.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, under `leader`")
+    create.add_argument(
+        "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
+    )
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
@@ -71,6 +74,7 @@ def create_log(arguments: Arguments) -> None:
             ack=arguments.ack,
             roll_bytes=arguments.roll_bytes,
             roll_seconds=arguments.roll_seconds,
+            journal=arguments.journal,
         )
 
     with_cluster(arguments, work)
@@ -147,6 +151,7 @@ def show_log(arguments: Arguments) -> None:
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["survives"] = describe.losses_survived(status.log)
+    row["leader"] = describe.leader_of(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -173,6 +178,7 @@ def _facts() -> list[Column]:
         Column("ordering"),
         Column("wanted"),
         Column("survives"),
+        Column("leader"),
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),

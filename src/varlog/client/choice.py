@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from varlog.base.errors import NotFound, ReplicaFailed, Sealed, Unavailable, VarlogError
+from varlog.base.errors import NotFound, ReplicaFailed, Sealed, Unavailable, Unsupported, VarlogError
 from varlog.base.ids import StreamId
 from varlog.client.limits import REFUSED_SECONDS, TIMEOUT_SECONDS
 from varlog.client.routes import Routes, StreamRoute
@@ -33,6 +33,11 @@ class Choice:
         sealed = self._routes.sealed
         if sealed is not None:
             raise sealed
+        if self._routes.info.journal:
+            raise Unsupported(
+                f"log {self._routes.name!r} is a journal: only its leader appends, inside "
+                f"`async with cluster.journal({self._routes.name!r}) as journal, journal.lead() as leader`"
+            )
         found = [route for route in self._routes.streams if route.writable and stream in (None, route.id)]
         if not found:
             raise self._nothing_writable(stream)

@@ -23,6 +23,7 @@ from varlog.client.describe import (
     describe_status,
 )
 from varlog.client.hints import Hints
+from varlog.client.journal import Journal
 from varlog.client.limits import TIMEOUT_SECONDS
 from varlog.client.log import Log
 from varlog.client.repository import Doubt, Repositories
@@ -92,23 +93,22 @@ class Cluster:
         ack: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        journal: bool = False,
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
-        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that.
+        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. With
+        `journal` it is led by one client at a time; see `journal`.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
         """
         opened = self._opened()
-        request = pb.CreateLogRequest(name=check_name(name), ordering=ordering)
-        request.replicas = check_count(replicas, "replicas")
+        request = _creation(name, ordering, replicas, ack, roll_bytes, roll_seconds)
         request.streams = check_count(streams, "streams")
-        request.ack = 0 if ack is None else check_count(ack, "ack")
-        request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
-        request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+        request.journal = journal
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)
@@ -121,7 +121,8 @@ class Cluster:
                 raise
             answer = await opened.repositories.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=seconds)
             found = cast(pb.LogInfo, answer)
-            if (found.ordering, found.replicas, found.streams) != (ordering, replicas, streams):
+            made = (found.ordering, found.replicas, found.streams, found.journal)
+            if made != (ordering, replicas, streams, journal):
                 raise
         opened.contexts[name].routes.adopt(cast(pb.LogInfo, answer))
         return log
@@ -129,6 +130,24 @@ class Cluster:
     def log(self, name: str) -> Log:
         """A handle on a log, made without asking anybody: one that does not exist raises `NotFound` when it is used."""
         return self._opened().log(check_name(name))
+
+    def journal(
+        self,
+        name: str,
+        *,
+        replicas: int = 3,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        timeout: float | None = None,
+    ) -> Journal:
+        """A journal, to be used as `async with`; one that does not exist is made then, with these settings.
+
+        It is a log that one client at a time leads: `journal.lead()` waits to be elected. Everybody may read it.
+        """
+        wanted = _creation(name, "leader", replicas, ack, roll_bytes, roll_seconds)
+        wanted.streams, wanted.journal = 1, True
+        return self._opened().journal(wanted, self._seconds(timeout))
 
     async def logs(self, *, timeout: float | None = None) -> list[LogDescription]:
         """All logs of the cluster."""
@@ -217,6 +236,19 @@ class Cluster:
         return timeout
 
 
+def _creation(
+    name: str, ordering: str, replicas: int, ack: int | None, roll_bytes: int, roll_seconds: float
+) -> pb.CreateLogRequest:
+    return pb.CreateLogRequest(
+        name=check_name(name),
+        ordering=ordering,
+        replicas=check_count(replicas, "replicas"),
+        ack=0 if ack is None else check_count(ack, "ack"),
+        roll_bytes=check_bytes(roll_bytes, "roll_bytes"),
+        roll_ms=check_milliseconds(roll_seconds, "roll_seconds"),
+    )
+
+
 class _Open:
     """What exists while the cluster is connected."""
 
@@ -230,6 +262,12 @@ class _Open:
         self._appenders: dict[str, Appender] = {}
 
     def log(self, name: str) -> Log:
+        return Log(self._context(name), self._appenders[name], self._timeout)
+
+    def journal(self, wanted: pb.CreateLogRequest, timeout: float) -> Journal:
+        return Journal(self._context(wanted.name), self._appenders[wanted.name], timeout, wanted)
+
+    def _context(self, name: str) -> LogContext:
         context = self.contexts.get(name)
         if context is None:
             routes = Routes(name, self.repositories, self._world, self._scope)
@@ -237,7 +275,7 @@ class _Open:
             context = LogContext(self._world, self._pool, self.repositories, self._scope, routes, choice, Hints())
             self.contexts[name] = context
             self._appenders[name] = Appender(context)
-        return Log(context, self._appenders[name], self._timeout)
+        return context
 
     async def close(self) -> None:
         for appender in self._appenders.values():

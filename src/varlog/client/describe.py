@@ -42,6 +42,8 @@ class SegmentDescription:
     replicas: int
     ack: int
     streams: tuple[StreamDescription, ...]
+    leader: str
+    """Of a journal: the client that leads it, by its name or address; empty: nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class LogDescription:
     created: datetime
     version: int
     chain: tuple[SegmentDescription, ...]
+    journal: bool
+    """It is led by one client at a time, from its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,7 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         created=time_of(info.created_us),
         version=info.version,
         chain=tuple(map(_segment, info.chain)),
+        journal=info.journal,
     )
 
 
@@ -243,6 +248,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         replicas=info.replicas,
         ack=info.ack,
         streams=tuple(_stream(info, stream) for stream in info.streams),
+        leader=info.leader.name,
     )
 
 

@@ -21,17 +21,12 @@ from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
+from varlog.core.capabilities import capabilities
 from varlog.runtime.timeout import within
 from varlog.wire.batch import Headers
 from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-
-CAPABILITIES: dict[str, frozenset[str]] = {
-    "cut": frozenset({"atomic_batch", "many_streams", "many_writers"}),
-    "leader": frozenset({"atomic_batch", "many_writers"}),
-}
-"""What a log can do, by its ordering."""
 
 
 class Log:
@@ -104,7 +99,7 @@ class Log:
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
         info = await self._context.routes.resolve(self._seconds(timeout))
-        if capability not in CAPABILITIES.get(info.ordering, frozenset()):
+        if capability not in _capabilities(info):
             error = Unsupported(f"{capability}: a log with ordering {info.ordering!r} cannot do it")
             error.capability = capability
             raise error
@@ -270,7 +265,7 @@ class Log:
         info = self._context.routes.info
         if info is None:
             raise Unavailable(f"log {self.name!r} was not looked up yet: await log.info() first")
-        return CAPABILITIES.get(info.ordering, frozenset())
+        return _capabilities(info)
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
@@ -278,6 +273,10 @@ class Log:
         if not timeout > 0:
             raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
         return timeout
+
+
+def _capabilities(info: pb.LogInfo) -> frozenset[str]:
+    return capabilities(info.ordering, streams=info.streams, journal=info.journal)
 
 
 def replica_of(log: Log, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:

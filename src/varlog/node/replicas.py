@@ -181,6 +181,8 @@ class Replicas:
 
     def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """The first member is the primary: it takes appends and copies them to the others."""
+        if replica.spec.journal:
+            return  # a client leads it
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
         if members[0] != me or replica.id in self._primaries:

@@ -96,7 +96,12 @@ class Verbs:
         return self._store_elsewhere(request, replica, message, batches)
 
     def _shut_out(self, replica: Replica, writer: int) -> None:
-        """From its first word on a writer is the only one; what is still on its way from an older one is refused."""
+        """From its first word on a writer is the only one; what is still on its way from an older one is refused.
+
+        A journal was told at its opening who writes it: nobody else ever does.
+        """
+        if replica.spec.journal and (writer != replica.spec.writer or not writer):
+            raise WrongWriter(f"{replica.id} takes stores of its journal's leader alone, who is another")
         if writer < replica.writer:
             raise WrongWriter(f"{replica.id} takes stores of writer {replica.writer}, this is one of {writer}")
         replica.writer = writer
@@ -266,7 +271,8 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.LeadRequest)
         replica = self._find(message.replica)
-        self._replicas.leader(replica).begin(Glsn(message.base))
+        if message.base:
+            self._replicas.leader(replica).begin(Glsn(message.base))
         request.reply(replica.status())
 
     def directory(self, request: Request) -> None:

@@ -111,10 +111,10 @@ class Catalog:
         return counts
 
     def primaries_of(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
-        """Of how many open streams each of the given nodes is the primary."""
+        """Of how many open streams each of the given nodes is the primary; a journal has none, a client leads it."""
         counts = dict.fromkeys(nodes, 0)
         for log in self.logs.values():
-            for stream in log.chain[-1].streams:
+            for stream in log.chain[-1].streams if not log.journal else ():
                 if stream.state != pb.STREAM_FINALIZED and NodeId(stream.members[0]) in counts:
                     counts[NodeId(stream.members[0])] += 1
         return counts

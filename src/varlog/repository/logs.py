@@ -52,6 +52,7 @@ class Logs:
         check_name(message.name)
         _check_roll(message.roll_bytes, message.roll_ms)
         wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams))
+        refuse_journal(message.journal, wanted.ordering)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
         placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
@@ -94,6 +95,7 @@ class Logs:
             roll_bytes=message.roll_bytes,
             roll_ms=message.roll_ms,
             next_stream=wanted.streams + 1,
+            journal=message.journal,
             chain=[segment],
             created_us=now,
         )
@@ -111,6 +113,7 @@ class Logs:
             if message.epoch and message.epoch != log.chain[-1].epoch:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
+            refuse_journal(log.journal, wanted.ordering)
             await self._change_roll(number, message)
             if message.roll or message.members or _needs_segment(log, wanted):
                 await self._reconfigurer.next_segment(number, wanted, [NodeId(node) for node in message.members])
@@ -215,6 +218,12 @@ def _checked_leader(wanted: Settings) -> Settings:
             f"sealed for good: ack is 2 to {wanted.replicas}"
         )
     return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams)
+
+
+def refuse_journal(journal: bool, ordering: str) -> None:
+    """A journal is led by one client at a time, whatever else it is made of."""
+    if journal and ordering != "leader":
+        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {ordering!r}")
 
 
 def _check_roll(roll_bytes: int, roll_ms: int) -> None:

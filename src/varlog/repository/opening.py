@@ -46,6 +46,8 @@ async def open_replicas(
             members=stream.members,
             log_name=log.name,
             ack=segment.ack,
+            journal=log.journal,
+            writer=segment.leader.id,
         )
         calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]
     await all_or_first_error(calls, f"streams of log {log.name!r} could not be opened")

@@ -69,12 +69,20 @@ class Reconfigurer:
             await self._end(number, ending, change)
 
     async def next_segment(
-        self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = (), *, members: int = 0, stay: bool = False
+        self,
+        number: LogId,
+        wanted: Settings,
+        nodes: Collection[NodeId] = (),
+        *,
+        members: int = 0,
+        stay: bool = False,
+        leader: pb.JournalLeader | None = None,
     ) -> None:
         """End the last segment, and go on with another; on some of the `nodes`, if any are given.
 
         With `members`, this segment has so many, though more replicas are wanted. With `stay`, if there are too few
-        nodes for it, it may stay on those that drain and have it.
+        nodes for it, it may stay on those that drain and have it. `leader`, of a journal, is who leads it from here
+        on, one without an id being nobody; else the same goes on.
         """
         log = self._catalog.log(number)
         refuse_unsealable(self._links, log)
@@ -85,6 +93,9 @@ class Reconfigurer:
             ack=wanted.ack,
             created_us=self._clock.wall_us(),
         )
+        leads = leader if leader is not None else log.chain[-1].leader
+        if leads.id:
+            segment.leader.CopyFrom(leads)
         free = self._candidates(nodes)
         free = staying(free, log, segment.replicas) if stay else free
         async with self._opened(log, segment, wanted.streams, free) as fresh:
@@ -177,6 +188,15 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
         return free
     there = [node for stream in log.chain[-1].streams for node in stream.members]
     return {node: replace(each, draining=each.draining and node not in there) for node, each in free.items()}
+
+
+def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: bool) -> int:
+    """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
+    free = candidates(catalog, links)
+    fit = sum(not node.unfit for node in free.values())
+    if fit < log.ack and urgent:
+        fit = sum(not node.unfit for node in staying(free, log, log.ack).values())
+    return min(log.replicas, max(fit, log.ack))
 
 
 def settings_of(log: pb.LogInfo) -> Settings:

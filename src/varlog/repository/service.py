@@ -22,9 +22,11 @@ from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.elections import Elections
 from varlog.repository.freshness import Freshness
 from varlog.repository.gathering import Gatherers
 from varlog.repository.healer import Healer
+from varlog.repository.journal_tail import journal_tail
 from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.logs import Logs
 from varlog.repository.opening import all_or_first_error
@@ -62,6 +64,7 @@ class Service:
         roller: Roller,
         changing: asyncio.Lock,
         freshness: Freshness,
+        elections: Elections,
     ) -> None:
         """`scope` outlives every connection. `changing` is held by whoever changes, seals, removes or heals a log:
         one that is refused must not open what another has closed."""
@@ -77,6 +80,7 @@ class Service:
         self._roller = roller
         self._comparer = comparer
         self._freshness = freshness
+        self._elections = elections
         self._gatherers = Gatherers(config.direct_nodes)
         self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
@@ -100,6 +104,7 @@ class Service:
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
             Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
+            Method.LEAD_LOG: self._elections.lead,
             Method.SCRUB_NODE: self._operations.scrub_node,
             Method.GATHER: self.gather,
             Method.FORWARD: self.forward,
@@ -234,6 +239,8 @@ class Service:
     async def _led_tail(self, log: pb.LogInfo) -> int:
         segment = log.chain[-1]
         stream = segment.streams[0]
+        if log.journal:
+            return segment.base + await journal_tail(self._links, self._world.clock, log) - 1
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
         return segment.base + await self._links.lead(NodeId(stream.members[0]), name) - 1
 
@@ -292,7 +299,12 @@ class Service:
         return status
 
     def _log_trouble(self, log: LogId) -> str:
-        return self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
+        return (
+            self._healer.trouble(log)
+            or self._elections.trouble(log)
+            or self._rebuilder.log_trouble(log)
+            or self._roller.trouble(log)
+        )
 
     def _reported_tail(self, log: pb.LogInfo) -> int:
         """Under `leader` as far as members have told it."""

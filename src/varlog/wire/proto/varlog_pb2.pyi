@@ -40,6 +40,12 @@ class StreamState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STREAM_WRITABLE: _ClassVar[StreamState]
     STREAM_FINALIZED: _ClassVar[StreamState]
+
+class Candidature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CAMPAIGN: _ClassVar[Candidature]
+    RENEW: _ClassVar[Candidature]
+    RESIGN: _ClassVar[Candidature]
 REPLICA_UNKNOWN: ReplicaState
 REPLICA_OPEN: ReplicaState
 REPLICA_SEALED: ReplicaState
@@ -59,6 +65,9 @@ SEGMENT_SETTLING: SegmentState
 SEGMENT_SEALED: SegmentState
 STREAM_WRITABLE: StreamState
 STREAM_FINALIZED: StreamState
+CAMPAIGN: Candidature
+RENEW: Candidature
+RESIGN: Candidature
 
 class ReplicaId(_message.Message):
     __slots__ = ("log", "segment", "stream")
@@ -115,20 +124,24 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "journal", "writer")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     LOG_NAME_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
     log_name: str
     copy: int
     ack: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ...) -> None: ...
+    journal: bool
+    writer: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., journal: _Optional[bool] = ..., writer: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -617,7 +630,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "leader")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -627,6 +640,7 @@ class SegmentInfo(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -636,10 +650,21 @@ class SegmentInfo(_message.Message):
     ack: int
     streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
     created_us: int
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ...) -> None: ...
+    leader: JournalLeader
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ...) -> None: ...
+
+class JournalLeader(_message.Message):
+    __slots__ = ("id", "ttl_ms", "name")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    ttl_ms: int
+    name: str
+    def __init__(self, id: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "journal")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -656,6 +681,7 @@ class LogInfo(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -672,7 +698,8 @@ class LogInfo(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    journal: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -748,7 +775,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "journal")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -756,6 +783,7 @@ class CreateLogRequest(_message.Message):
     ACK_FIELD_NUMBER: _ClassVar[int]
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -763,7 +791,8 @@ class CreateLogRequest(_message.Message):
     ack: int
     roll_bytes: int
     roll_ms: int
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ...) -> None: ...
+    journal: bool
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
     __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch")
@@ -788,6 +817,24 @@ class ReconfigureLogRequest(_message.Message):
     roll: bool
     epoch: int
     def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class LeadLogRequest(_message.Message):
+    __slots__ = ("log", "leader", "act")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    ACT_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    leader: JournalLeader
+    act: Candidature
+    def __init__(self, log: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., act: _Optional[_Union[Candidature, str]] = ...) -> None: ...
+
+class LeadLogReply(_message.Message):
+    __slots__ = ("elected", "log")
+    ELECTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    elected: bool
+    log: LogInfo
+    def __init__(self, elected: _Optional[bool] = ..., log: _Optional[_Union[LogInfo, _Mapping]] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ("name",)
