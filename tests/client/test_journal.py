@@ -1,6 +1,8 @@
 """Journals, on real servers in this process: election, takeover, what becomes of appends when a segment ends."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,17 @@ async def replica(cluster: varlog.Cluster, name: str) -> tuple[pb.ReplicaId, lis
 
 def connected(cluster: Servers) -> varlog.Cluster:
     return varlog.connect(f"varlog://{cluster.repository_address}")
+
+
+@asynccontextmanager
+async def led(
+    folder: Path, nodes: int = 3, ttl: float = 5.0, **settings: int
+) -> AsyncIterator[tuple[Servers, varlog.Cluster, varlog.Journal, varlog.JournalLeader]]:
+    """Servers, and a journal that is led."""
+    async with servers(folder, nodes, **settings) as cluster, connected(cluster) as client:
+        journal = client.journal("wal")
+        async with journal, journal.lead(ttl=ttl) as leader:
+            yield cluster, client, journal, leader
 
 
 async def die(leader: varlog.JournalLeader) -> None:
@@ -119,13 +132,13 @@ def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> No
 def test_what_a_lost_leader_acknowledged_can_be_read_though_nobody_follows() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal") as journal:
-            async with journal.lead(ttl=0.2) as old:
-                await old.append(b"a")
-                await die(old)
-                await led_by(journal, "")
-                assert await payloads(journal) == [b"a"]
-                with pytest.raises(varlog.Fenced):
-                    await old.append(b"b")
+            old = await journal.lead(ttl=0.2).__aenter__()
+            await old.append(b"a")
+            await die(old)
+            await led_by(journal, "")
+            assert await payloads(journal) == [b"a"]
+            with pytest.raises(varlog.Fenced):
+                await old.append(b"b")
 
     run(story())
 
@@ -134,58 +147,56 @@ def test_appends_go_on_across_segments_unseen_by_the_caller(tmp_path: Path) -> N
     """Rolls, other members, and a member that is lost: the same leader leads every segment, in order."""
 
     async def story() -> None:
-        async with servers(tmp_path, nodes=4, lost_ms=100) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead(name="me") as leader:
-                acked: list[bytes] = []
-                stopping = False
+        async with led(tmp_path, nodes=4, lost_ms=100) as (cluster, client, journal, leader):
+            acked: list[bytes] = []
+            stopping = False
 
-                async def write(name: int) -> None:
-                    number = 0
-                    while not stopping:
-                        payload = b"%d.%d" % (name, number)
-                        acked.append(payload)
-                        assert (await leader.append(payload)).glsn > number
-                        number += 1
+            async def write(name: int) -> None:
+                number = 0
+                while not stopping:
+                    payload = b"%d.%d" % (name, number)
+                    acked.append(payload)
+                    assert (await leader.append(payload)).glsn > number
+                    number += 1
 
-                writers = [asyncio.create_task(write(name)) for name in range(8)]
-                for _ in range(3):
-                    await asyncio.sleep(0.05)
-                    await journal.reconfigure(roll=True)
+            writers = [asyncio.create_task(write(name)) for name in range(8)]
+            for _ in range(3):
                 await asyncio.sleep(0.05)
-                epoch = leader.epoch
-                _, members = await replica(client, "wal")
-                await cluster.stop_node(members[0])
-                while leader.epoch <= epoch:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.05)
-                stopping = True
-                await asyncio.gather(*writers)
-                found = await payloads(journal)
-                assert sorted(found) == sorted(acked)
-                for name in range(8):
-                    own = [int(payload.split(b".")[1]) for payload in found if payload.startswith(b"%d." % name)]
-                    assert own == list(range(len(own)))
+                await journal.reconfigure(roll=True)
+            await asyncio.sleep(0.05)
+            epoch = leader.epoch
+            _, members = await replica(client, "wal")
+            await cluster.stop_node(members[0])
+            while leader.epoch <= epoch:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            stopping = True
+            await asyncio.gather(*writers)
+            found = await payloads(journal)
+            assert sorted(found) == sorted(acked)
+            for name in range(8):
+                own = [int(payload.split(b".")[1]) for payload in found if payload.startswith(b"%d." % name)]
+                assert own == list(range(len(own)))
 
     run(story())
 
 
 def test_a_stopped_member_does_not_hold_up_appends_and_is_caught_up_from_memory(tmp_path: Path) -> None:
     async def story() -> None:
-        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead() as leader:
-                await leader.append(b"a")
-                name, members = await replica(client, "wal")
-                await cluster.stop_node(members[1])
-                await leader.append(b"b")
-                await cluster.start_node(members[1])
-                peer = await cluster.to_node(members[1])
-                while True:
-                    status = (await peer.call(Method.LEAD, pb.LeadRequest(replica=name), timeout=TIMEOUT_S)).message
-                    assert isinstance(status, pb.ReplicaStatus)
-                    if status.committed == 2:
-                        break
-                    await asyncio.sleep(0.02)
-                assert leader.epoch == 2
+        async with led(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, _journal, leader):
+            await leader.append(b"a")
+            name, members = await replica(client, "wal")
+            await cluster.stop_node(members[1])
+            await leader.append(b"b")
+            await cluster.start_node(members[1])
+            peer = await cluster.to_node(members[1])
+            while True:
+                status = (await peer.call(Method.LEAD, pb.LeadRequest(replica=name), timeout=TIMEOUT_S)).message
+                assert isinstance(status, pb.ReplicaStatus)
+                if status.committed == 2:
+                    break
+                await asyncio.sleep(0.02)
+            assert leader.epoch == 2
 
     run(story())
 
@@ -196,70 +207,66 @@ def test_a_member_too_far_behind_makes_the_leader_ask_for_other_members(
     monkeypatch.setattr("varlog.client.journal_lines.JOURNAL_BEHIND_BYTES", 1000)
 
     async def story() -> None:
-        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead() as leader:
-                _, members = await replica(client, "wal")
-                await leader.append(b"a")
-                await cluster.stop_node(members[1])
-                for _ in range(5):
-                    await leader.append(bytes(500))
-                await cluster.start_node(members[1])
-                while leader.epoch < 3:
-                    await asyncio.sleep(0.02)
-                assert (await leader.append(b"b")).glsn == 7
-                assert len(await payloads(journal)) == 7
+        async with led(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, journal, leader):
+            _, members = await replica(client, "wal")
+            await leader.append(b"a")
+            await cluster.stop_node(members[1])
+            for _ in range(5):
+                await leader.append(bytes(500))
+            await cluster.start_node(members[1])
+            while leader.epoch < 3:
+                await asyncio.sleep(0.02)
+            assert (await leader.append(b"b")).glsn == 7
+            assert len(await payloads(journal)) == 7
 
     run(story())
 
 
 def test_appends_go_on_without_the_repository(tmp_path: Path) -> None:
     async def story() -> None:
-        async with servers(tmp_path, nodes=3, lease_ms=1000) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead(ttl=0.3) as leader:
-                await leader.append(b"a")
-                await cluster.stop_repository()
-                await asyncio.sleep(0.5)  # longer than the lease
-                assert (await leader.append(b"b")).glsn == 2
-                await cluster.start_repository()
-                while True:  # it is given another ttl, and goes on
-                    try:
-                        assert await journal.tail() == 2
-                        break
-                    except varlog.Unavailable:
-                        await asyncio.sleep(0.02)
-                assert (await leader.append(b"c")).glsn == 3
-                assert leader.epoch == 2
+        async with led(tmp_path, nodes=3, lease_ms=1000, ttl=0.3) as (cluster, _client, journal, leader):
+            await leader.append(b"a")
+            await cluster.stop_repository()
+            await asyncio.sleep(0.5)  # longer than the lease
+            assert (await leader.append(b"b")).glsn == 2
+            await cluster.start_repository()
+            while True:  # it is given another ttl, and goes on
+                try:
+                    assert await journal.tail() == 2
+                    break
+                except varlog.Unavailable:
+                    await asyncio.sleep(0.02)
+            assert (await leader.append(b"c")).glsn == 3
+            assert leader.epoch == 2
 
     run(story())
 
 
 def test_members_take_stores_of_the_one_leader_alone(tmp_path: Path) -> None:
     async def story() -> None:
-        async with servers(tmp_path, nodes=3) as cluster, connected(cluster) as client:
-            async with client.journal("wal"):
-                name, members = await replica(client, "wal")
-                peer = await cluster.to_node(members[0])
-                for writer in (0, 1, 99):  # nobody leads it yet
-                    request = pb.StoreRequest(log=name.log, segment=name.segment, stream=name.stream, writer=writer)
-                    with pytest.raises(WrongWriter):
-                        await peer.call(Method.STORE, request, [batch(b"x")], timeout=TIMEOUT_S)
+        async with servers(tmp_path, nodes=3) as cluster, connected(cluster) as client, client.journal("wal"):
+            name, members = await replica(client, "wal")
+            peer = await cluster.to_node(members[0])
+            for writer in (0, 1, 99):  # nobody leads it yet
+                request = pb.StoreRequest(log=name.log, segment=name.segment, stream=name.stream, writer=writer)
+                with pytest.raises(WrongWriter):
+                    await peer.call(Method.STORE, request, [batch(b"x")], timeout=TIMEOUT_S)
 
     run(story())
 
 
 def test_an_append_that_is_not_decided_in_time_is_of_unknown_outcome(tmp_path: Path) -> None:
     async def story() -> None:
-        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead() as leader:
-                await leader.append(b"a")
-                _, members = await replica(client, "wal")
-                for node in members[:2]:
-                    await cluster.stop_node(node)
-                with pytest.raises(varlog.OutcomeUnknown):
-                    await leader.append(b"b", timeout=0.2)
-                for node in members[:2]:
-                    await cluster.start_node(node)
-                assert (await leader.append(b"c")).glsn == 3, "it was seen through"
+        async with led(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, _journal, leader):
+            await leader.append(b"a")
+            _, members = await replica(client, "wal")
+            for node in members[:2]:
+                await cluster.stop_node(node)
+            with pytest.raises(varlog.OutcomeUnknown):
+                await leader.append(b"b", timeout=0.2)
+            for node in members[:2]:
+                await cluster.start_node(node)
+            assert (await leader.append(b"c")).glsn == 3, "it was seen through"
 
     run(story())
 
@@ -269,16 +276,15 @@ def test_the_end_of_a_segment_decides_over_what_was_on_its_way(tmp_path: Path, s
     """With one member sealed the other two commit; with two sealed nobody can, and it goes on in the next segment."""
 
     async def story() -> None:
-        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster, connected(cluster) as client:
-            async with client.journal("wal") as journal, journal.lead() as leader:
-                await leader.append(b"a")
-                name, members = await replica(client, "wal")
-                for node in members[:sealed_before]:
-                    peer = await cluster.to_node(node)
-                    await peer.call(Method.SEAL, pb.SealRequest(replica=name), timeout=TIMEOUT_S)
-                assert (await leader.append(b"b")).glsn == 2
-                assert (await leader.append(b"c")).glsn == 3
-                assert await payloads(journal) == [b"a", b"b", b"c"]
+        async with led(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, journal, leader):
+            await leader.append(b"a")
+            name, members = await replica(client, "wal")
+            for node in members[:sealed_before]:
+                peer = await cluster.to_node(node)
+                await peer.call(Method.SEAL, pb.SealRequest(replica=name), timeout=TIMEOUT_S)
+            assert (await leader.append(b"b")).glsn == 2
+            assert (await leader.append(b"c")).glsn == 3
+            assert await payloads(journal) == [b"a", b"b", b"c"]
 
     run(story())
 

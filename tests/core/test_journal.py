@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from varlog.base.ids import NodeId, Slot
 from varlog.base.invariant import InvariantBroken
-from varlog.core.ordering.journal import Tenure
+from varlog.core.ordering.journal import Numbered, Tenure
 from varlog.core.ordering.leader import tail_between
 
 MEMBERS = [NodeId(1), NodeId(2), NodeId(3)]
@@ -20,7 +20,7 @@ def stored(*sizes: int, keep: int = 1000) -> Tenure[str]:
     return tenure
 
 
-def names(found: list[tuple[Slot, Slot, str]]) -> list[str]:
+def names(found: list[Numbered[str]]) -> list[str]:
     return [batch for _, _, batch in found]
 
 
