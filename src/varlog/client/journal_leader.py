@@ -84,7 +84,7 @@ class Leadership:
         """Wait until it is elected."""
         try:
             info = await self._lease.campaign(self._patience)
-        except BaseException:
+        except (VarlogError, asyncio.CancelledError):
             self._context.scope.spawn(self._lease.resign(), name="resign")
             raise
         self._ended = None

@@ -9,7 +9,7 @@ from typing import cast
 
 from varlog.base.errors import Fenced, OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
 from varlog.client.context import LogContext
-from varlog.client.limits import CAMPAIGN_SECONDS, RENEWALS, RESIGN_SECONDS
+from varlog.client.limits import CAMPAIGN_SECONDS, RENEWALS, RESIGN_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -32,7 +32,7 @@ class Lease:
         clock = self._world.clock
         deadline = inf if timeout is None else clock.now() + timeout
         failures = 0
-        while (left := deadline - clock.now()) > 0:
+        while (left := deadline - clock.now()) > SHORTEST_ATTEMPT_SECONDS:
             try:
                 reply = await self._ask(pb.CAMPAIGN, min(left, CAMPAIGN_SECONDS))
             except PASSING:

@@ -30,6 +30,8 @@ AWAY_S = 0.5
 """So long one that was told so counts as waiting."""
 LOOK_S = 1.0
 """How often it is looked whether there is something to do that nobody has told of."""
+SOON_S = 0.001
+"""Less than this is not waited for: a clock need not even move in so little."""
 PAUSE_S = 0.1
 """After a leader could not be replaced, before it is tried again."""
 LEAST_TTL_MS, MOST_TTL_MS = 50, 3_600_000
@@ -152,7 +154,7 @@ class Elections:
         """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
         while True:
             self._wake.clear()
-            timer = self._clock.call_later(max(0.0, self._next() - self._clock.now()), self._wake.set)
+            timer = self._clock.call_later(max(SOON_S, self._next() - self._clock.now()), self._wake.set)
             await self._wake.wait()
             timer.cancel()
             for number in list(self._catalog.logs):

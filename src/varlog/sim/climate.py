@@ -18,7 +18,7 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
-    shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
+    shape = replace(shape, direct_nodes=_draw_direct_nodes(seed), journal=_draw_journal(seed, shape))
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
@@ -108,6 +108,11 @@ def _draw_reshapes(seed: int | str, shape: Shape) -> Shape:
     ordering = random.choice(("cut", "leader"))
     streams = 1 if ordering == "leader" else shape.streams
     return replace(shape, reshapes=reshapes, roll_seconds=roll_seconds, ordering=ordering, streams=streams)
+
+
+def _draw_journal(seed: int | str, shape: Shape) -> bool:
+    """A third of the seeds with a leader have clients that lead."""
+    return shape.ordering == "leader" and Random(f"{seed}/candidates").random() < 0.35
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

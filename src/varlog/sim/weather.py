@@ -241,6 +241,8 @@ class Shape:
     """A node is drained while faults strike."""
     ordering: str = "cut"
     """Of the logs at their start; changes may choose another."""
+    journal: bool = False
+    """The logs are journals: clients are candidates, and who leads appends."""
     reshapes: int = 0
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0
@@ -265,7 +267,7 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas under {self.ordering}, files of {self.file_bytes} bytes; "
+            f"replicas under {self.ordering}{', journals' * self.journal}, files of {self.file_bytes} bytes; "
             f"{self.clients} clients, {self.operations_per_second:.0f} "
             f"operations/s each for {self.chaos_seconds:.0f} s in bursts of ≤{self.burst}, ≤{self.in_flight} at once, "
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
