@@ -14,6 +14,7 @@ from varlog.client import (
     StreamDescription,
     StreamStatus,
 )
+from varlog.core.capabilities import capabilities
 from varlog.core.placement import most_zones, zones_of
 from varlog.core.policy import survives
 
@@ -164,6 +165,11 @@ def leader_of(log: LogDescription) -> str:
     if log.journal:
         return f"client {last.leader}" if last.leader else "nobody; it waits for a candidate"
     return f"node {last.streams[0].members[0]}"
+
+
+def capabilities_of(log: LogDescription) -> list[str]:
+    """What it can do as it is now."""
+    return sorted(capabilities(log.ordering, streams=log.streams, journal=log.journal))
 
 
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:

@@ -1,5 +1,6 @@
 """The way in: `connect` to a cluster, then make, find and list its logs."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
 
@@ -9,7 +10,7 @@ from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavail
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
 from varlog.client.appender import Appender
-from varlog.client.bounds import check_bytes, check_count, check_milliseconds
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
 from varlog.client.choice import Choice
 from varlog.client.context import LogContext
 from varlog.client.describe import (
@@ -94,13 +95,15 @@ class Cluster:
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
         journal: bool = False,
+        pin: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
         that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. With
-        `journal` it is led by one client at a time; see `journal`.
+        `journal` it is led by one client at a time; see `journal`. A change of the log that would take away one of
+        the capabilities in `pin` is refused.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -109,6 +112,7 @@ class Cluster:
         request = _creation(name, ordering, replicas, ack, roll_bytes, roll_seconds)
         request.streams = check_count(streams, "streams")
         request.journal = journal
+        request.pin.extend(check_names(pin, "pin"))
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)

@@ -62,6 +62,8 @@ class LogDescription:
     chain: tuple[SegmentDescription, ...]
     journal: bool
     """It is led by one client at a time, from its process."""
+    pinned: tuple[str, ...]
+    """Capabilities that no change may take away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         version=info.version,
         chain=tuple(map(_segment, info.chain)),
         journal=info.journal,
+        pinned=tuple(info.pinned),
     )
 
 

@@ -232,13 +232,16 @@ class Log:
         roll_bytes: int | None = None,
         roll_seconds: float | None = None,
         roll: bool = False,
+        pin: Sequence[str] = (),
+        unpin: Sequence[str] = (),
         timeout: float | None = None,
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
 
         More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
-        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself.
+        and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. A change
+        that would take away a capability which the log is pinned to (`pin`, until `unpin`) is refused.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -249,6 +252,8 @@ class Log:
             roll_bytes=roll_bytes,
             roll_seconds=roll_seconds,
             roll=roll,
+            pin=pin,
+            unpin=unpin,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from varlog.base.errors import Conflict, InvalidArgument
-from varlog.client.bounds import check_bytes, check_count, check_milliseconds
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
 from varlog.client.context import LogContext
 from varlog.client.repository import Doubt
 from varlog.wire.methods import Method
@@ -21,6 +21,8 @@ def reconfiguration(
     roll_bytes: int | None,
     roll_seconds: float | None,
     roll: bool,
+    pin: Sequence[str],
+    unpin: Sequence[str],
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
     request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll)
@@ -34,8 +36,10 @@ def reconfiguration(
         request.roll_bytes = check_bytes(roll_bytes, "roll_bytes")
     if roll_seconds is not None:
         request.roll_ms = check_milliseconds(roll_seconds, "roll_seconds")
+    request.pin.extend(check_names(pin, "pin"))
+    request.unpin.extend(check_names(unpin, "unpin"))
     if request == pb.ReconfigureLogRequest():
-        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members or a limit")
+        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members, pins or a limit")
     return request
 
 

@@ -12,6 +12,7 @@ from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
+from varlog.repository.pins import checked_pins, pinned_after, refuse_loss
 from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
@@ -53,6 +54,7 @@ class Logs:
         _check_roll(message.roll_bytes, message.roll_ms)
         wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams))
         refuse_journal(message.journal, wanted.ordering)
+        refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=message.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
         placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
@@ -96,6 +98,7 @@ class Logs:
             roll_ms=message.roll_ms,
             next_stream=wanted.streams + 1,
             journal=message.journal,
+            pinned=checked_pins(message.pin),
             chain=[segment],
             created_us=now,
         )
@@ -114,22 +117,26 @@ class Logs:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
             refuse_journal(log.journal, wanted.ordering)
-            await self._change_roll(number, message)
+            pinned = pinned_after(log, message)
+            refuse_loss(pinned, wanted.ordering, wanted.streams, journal=log.journal)
+            await self._change_record(number, message, pinned)
             if message.roll or message.members or _needs_segment(log, wanted):
                 await self._reconfigurer.next_segment(number, wanted, [NodeId(node) for node in message.members])
             elif wanted.streams != log.streams:
                 await self._change_streams(log, wanted.streams)
         request.reply(self._catalog.served(self._catalog.log(number)))
 
-    async def _change_roll(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
+    async def _change_record(self, number: LogId, message: pb.ReconfigureLogRequest, pinned: list[str]) -> None:
+        """What is no matter of segments."""
         log = self._catalog.log(number)
         roll_bytes = message.roll_bytes if message.HasField("roll_bytes") else log.roll_bytes
         roll_ms = message.roll_ms if message.HasField("roll_ms") else log.roll_ms
         _check_roll(roll_bytes, roll_ms)
-        if (roll_bytes, roll_ms) != (log.roll_bytes, log.roll_ms):
+        if (roll_bytes, roll_ms, pinned) != (log.roll_bytes, log.roll_ms, list(log.pinned)):
 
             def change(changed: pb.LogInfo) -> None:
                 changed.roll_bytes, changed.roll_ms = roll_bytes, roll_ms
+                changed.pinned[:] = pinned
 
             await self._catalog.change_log(number, change)
 

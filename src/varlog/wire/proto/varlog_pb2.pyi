@@ -112,16 +112,18 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("code", "message", "value", "replica")
+    __slots__ = ("code", "message", "value", "replica", "capability")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITY_FIELD_NUMBER: _ClassVar[int]
     code: int
     message: str
     value: int
     replica: str
-    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
+    capability: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ..., capability: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
     __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "journal", "writer")
@@ -664,7 +666,7 @@ class JournalLeader(_message.Message):
     def __init__(self, id: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "journal")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "journal", "pinned")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -682,6 +684,7 @@ class LogInfo(_message.Message):
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -699,7 +702,8 @@ class LogInfo(_message.Message):
     roll_bytes: int
     roll_ms: int
     journal: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ...) -> None: ...
+    pinned: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -775,7 +779,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "journal")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "journal", "pin")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -784,6 +788,7 @@ class CreateLogRequest(_message.Message):
     ROLL_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -792,10 +797,11 @@ class CreateLogRequest(_message.Message):
     roll_bytes: int
     roll_ms: int
     journal: bool
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ...) -> None: ...
+    pin: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "pin", "unpin")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -806,6 +812,8 @@ class ReconfigureLogRequest(_message.Message):
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     ROLL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
+    UNPIN_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -816,7 +824,9 @@ class ReconfigureLogRequest(_message.Message):
     roll_ms: int
     roll: bool
     epoch: int
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    pin: _containers.RepeatedScalarFieldContainer[str]
+    unpin: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LeadLogRequest(_message.Message):
     __slots__ = ("log", "leader", "act")
