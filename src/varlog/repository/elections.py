@@ -153,10 +153,10 @@ class Elections:
     async def run(self) -> None:
         """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
         while True:
-            self._wake.clear()
             timer = self._clock.call_later(max(SOON_S, self._next() - self._clock.now()), self._wake.set)
             await self._wake.wait()
             timer.cancel()
+            self._wake.clear()  # what is told from here on is looked at in the next round
             for number in list(self._catalog.logs):
                 if self._is_due(number):
                     await self._elect(number)
