@@ -96,7 +96,7 @@ class Reconfigurer:
         leads = leader if leader is not None else log.chain[-1].leader
         if leads.id:
             segment.leader.CopyFrom(leads)
-        free = self._candidates(nodes)
+        free = self._candidates(nodes, number)
         free = staying(free, log, segment.replicas) if stay else free
         async with self._opened(log, segment, wanted.streams, free) as fresh:
 
@@ -124,9 +124,9 @@ class Reconfigurer:
 
     # ------------------------------------------------------------ the steps
 
-    def _candidates(self, nodes: Collection[NodeId] = ()) -> dict[NodeId, Candidate]:
-        """Those that are connected; of the given ones all must be."""
-        free = candidates(self._catalog, self._links)
+    def _candidates(self, nodes: Collection[NodeId] = (), ending: LogId | None = None) -> dict[NodeId, Candidate]:
+        """Those that are connected; of the given ones all must be. `ending`: a log whose open streams all end."""
+        free = candidates(self._catalog, self._links, ending)
         away = [str(node) for node in nodes if node not in free]
         if away:
             raise Unavailable(f"node {', '.join(away)} is not connected; `varlog node ls` lists those that are")
