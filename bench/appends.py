@@ -66,7 +66,9 @@ def own_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-async def singles(cluster: RunningCluster, log: varlog.Log, workers: int, seconds: float) -> Rate:
+async def singles(
+    cluster: RunningCluster, log: varlog.Log | varlog.JournalLeader, workers: int, seconds: float
+) -> Rate:
     """Single appends of 100 bytes; those that wait together travel together."""
     payload = os.urandom(100)
     return await measure(
@@ -75,7 +77,12 @@ async def singles(cluster: RunningCluster, log: varlog.Log, workers: int, second
 
 
 async def batches(
-    cluster: RunningCluster, log: varlog.Log, count: int, size: int, seconds: float, workers: int = 8
+    cluster: RunningCluster,
+    log: varlog.Log | varlog.JournalLeader,
+    count: int,
+    size: int,
+    seconds: float,
+    workers: int = 8,
 ) -> Rate:
     """Batches, eight at a time."""
     payloads = [os.urandom(size) for _ in range(count)]

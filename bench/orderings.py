@@ -3,7 +3,8 @@
 ./run python -m bench.orderings
 
 Three storage nodes and one repository as processes, three replicas, every copy synced before the ack; under `leader`
-two of three acknowledge. Rounds of both orderings take turns, so that both meet the same machine.
+and in a journal, whose leader is this process, two of three acknowledge. Rounds of all take turns, so that all meet
+the same machine.
 """
 
 import asyncio
@@ -27,8 +28,8 @@ WRITERS = 8
 SWITCHES = 100
 
 
-async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log]) -> None:
-    """Rows of both orderings, median and range over rounds that take turns."""
+async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log | varlog.JournalLeader]) -> dict[str, float]:
+    """Rows of all, median and range over rounds that take turns; the median times of an append alone."""
     found: dict[tuple[str, str], list[appends.Rate]] = {}
     for number in range(ROUNDS):
         print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
@@ -49,6 +50,7 @@ async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log]) -> None:
             f"| {work} | {ordering} | {speeds[middle]:,.0f} ({speeds[0]:,.0f}-{speeds[-1]:,.0f}) "
             f"| {p50[middle]:.2f} ({p50[0]:.2f}-{p50[-1]:.2f}) | {p99[middle]:.1f} |"
         )
+    return {name: statistics.median(each.median_s for each in found["alone", name]) for name in logs}
 
 
 async def switches(log: varlog.Log) -> None:
@@ -89,8 +91,13 @@ async def main(folder: Path) -> None:
     print(f"echo {limits.echo_s * 1e6:.0f} us, write and sync of 1 KiB {limits.sync_1k_s * 1e6:.0f} us")
     with running_cluster(folder, nodes=3) as cluster:
         async with varlog.connect(cluster.url) as connected:
-            logs = {name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS}
-            await rates(cluster, logs)
+            logs: dict[str, varlog.Log | varlog.JournalLeader] = {
+                name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS
+            }
+            async with connected.journal("wal") as journal, journal.lead() as leader:
+                alone = await rates(cluster, logs | {"journal": leader})
+            for name, seconds in alone.items():
+                print(f"{name} alone: {seconds / (limits.echo_s + limits.sync_1k_s):.2f} x (one round trip + one sync)")
             await switches(await connected.create_log("switched", ordering="cut", replicas=3))
 
 

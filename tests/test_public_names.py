@@ -7,17 +7,19 @@ import varlog
 
 LISTED = """
 Ack AlreadyExists ArchiveDescription Cluster ClusterStatus Conflict ConnectionLost Corrupt DamagedRange Entry Fenced
-InvalidArgument Junk Log LogDescription LogStatus NoSpace NodeCheck NodeDescription NotFound NotWritten OutcomeUnknown
-Overloaded Producer ProducerToken ReadBatch ReplicaFailed ReplicaStatus ScrubDescription Sealed SegmentDescription
-StreamCheck StreamDescription StreamStatus Subscription Timeout TooLarge Trimmed Unauthorized Unavailable Unsupported
-VarlogError VolumeDescription __version__ connect local_cluster sync
+InvalidArgument Journal JournalLeader Junk Log LogDescription LogStatus NoSpace NodeCheck NodeDescription NotFound
+NotWritten OutcomeUnknown Overloaded Producer ProducerToken ReadBatch ReplicaFailed ReplicaStatus ScrubDescription
+Sealed SegmentDescription StreamCheck StreamDescription StreamStatus Subscription Timeout TooLarge Trimmed
+Unauthorized Unavailable Unsupported VarlogError VolumeDescription __version__ connect local_cluster sync
 """
 NAMES = LISTED.split()
 
 METHODS = {
-    "Cluster": "check_node close create_log drain_node log logs nodes remove_log remove_node scrub_node status",
+    "Cluster": "check_node close create_log drain_node journal log logs nodes remove_log remove_node scrub_node status",
     "Log": "append append_batch capabilities find info name producer read reconfigure record_archive retry "
     "seal subscribe tail trim",
+    "Journal": "lead",
+    "JournalLeader": "append append_batch epoch",
     "Producer": "abort close flush next_sequence open send send_batch",
     "Subscription": "aclose batches runs",
     "ReadBatch": "count entries first headers keys last nbytes payloads slot stream time time_us to_arrow",
@@ -43,7 +45,7 @@ def test_the_methods_of_the_classes() -> None:
 
 
 def test_the_sync_twin_has_the_same_names() -> None:
-    for name in ("Cluster", "Log", "Producer"):
+    for name in ("Cluster", "Journal", "JournalLeader", "Log", "Producer"):
         assert public(getattr(varlog.sync, name)) == public(getattr(varlog, name)), name
     assert public(varlog.sync.Subscription) == ["batches", "close"]
 

@@ -125,3 +125,14 @@ def test_before_and_after_the_block() -> None:
             cluster.log("log")
         subscription.close()
         cluster.close()
+
+
+def test_a_journal_without_await() -> None:
+    with cluster_url() as url, varlog.sync.connect(url) as cluster, cluster.journal("wal", replicas=2) as journal:
+        with journal.lead(ttl=2.0, name="me") as leader:
+            assert leader.append(b"one").glsn == 1
+            assert leader.append_batch([b"two", b"three"]).last == 3
+            assert leader.epoch == journal.info().chain[-1].epoch
+        assert [entry.payload for entry in journal.subscribe(1, wait=False)] == [b"one", b"two", b"three"]
+        with pytest.raises(varlog.Unavailable):
+            leader.append(b"late")

@@ -25,6 +25,8 @@ from varlog.sim.history import fingerprint, payload_bytes
 
 TIMEOUTS = (0.3, 2.0, 10.0)
 """Seconds that callers are willing to wait."""
+LEAD_TTL_S = 0.5
+"""So long a leader of a journal leads without a word."""
 AT_ONCE = 4
 """Operations of one client under way."""
 IN_FLIGHT = 16
@@ -60,7 +62,7 @@ class Client:
         self._lanes = 0
 
     async def run(self, url: str, log: str, role: str) -> None:
-        cluster = await self._connected(url)
+        self.cluster = cluster = await self._connected(url)
         try:
             await ROLES[role](self, cluster.log(log))
         finally:
@@ -140,6 +142,39 @@ async def append_batches(client: Client, log: varlog.Log) -> None:
         await _settle_again(client, log, payloads, token)
 
     await client.repeat(one, at_once=2)
+
+
+async def lead(client: Client, log: varlog.Log) -> None:
+    """A candidate for the lead of a journal; once elected, single appends, several at once, until it is fenced."""
+    while not client.stopping.is_set():
+        try:
+            journal = client.cluster.journal(log.name)
+            async with journal, journal.lead(ttl=LEAD_TTL_S, name=client.own_name, timeout=client.timeout()) as leader:
+                await _append_as(client, leader)
+        except varlog.VarlogError:
+            await client.pause()  # not elected, or the repository is away
+
+
+async def _append_as(client: Client, leader: varlog.JournalLeader) -> None:
+    async def one_after_the_other() -> None:
+        error: varlog.VarlogError | None = None
+        while not client.stopping.is_set() and not isinstance(error, varlog.Fenced):
+            payload = client.payload()
+            operation = client.recorder.begin("append", payloads=[fingerprint(payload)])
+            error = await _record_led(client, operation, leader.append(payload, timeout=client.timeout()))
+            await client.pause()
+
+    await asyncio.gather(*(one_after_the_other() for _ in range(AT_ONCE)))
+
+
+async def _record_led(client: Client, operation: int, send: Awaitable[varlog.Ack]) -> varlog.VarlogError | None:
+    try:
+        ack = await send
+    except varlog.VarlogError as error:
+        client.recorder.end(operation, error, outcome="refused" if error.outcome_known else "unknown")
+        return error
+    client.recorder.end(operation, outcome="ack", first=ack.first, last=ack.last, stream=ack.stream)
+    return None
 
 
 async def _settle_again(
@@ -374,6 +409,7 @@ ROLES: dict[str, Callable[[Client, varlog.Log], Awaitable[None]]] = {
     "named": produce_named,
     "subscribe": subscribe,
     "subscribe-stream": subscribe_stream,
+    "lead": lead,
     "look": look,
     "trim": trim,
 }

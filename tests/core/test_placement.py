@@ -14,7 +14,8 @@ Nodes = dict[NodeId, Candidate]
 
 
 def nodes_with(*loads: int) -> Nodes:
-    return {NodeId(number): Candidate(replicas=load) for number, load in enumerate(loads, 1)}
+    """Members of so many open streams each."""
+    return {NodeId(number): Candidate(open=load, replicas=load) for number, load in enumerate(loads, 1)}
 
 
 def in_zones(*zones: str) -> Nodes:
@@ -24,6 +25,7 @@ def in_zones(*zones: str) -> Nodes:
 candidates = st.builds(
     Candidate,
     zone=st.sampled_from(["", "a", "b", "c"]),
+    open=st.integers(0, 9),
     replicas=st.integers(0, 9),
     primaries=st.integers(0, 3),
     draining=st.booleans(),
@@ -49,6 +51,17 @@ def test_a_new_primary_is_one_that_has_few_already() -> None:
 
 def test_the_least_loaded_nodes_are_taken() -> None:
     assert sorted(place_streams(1, 2, nodes_with(5, 0, 0, 1))[0]) == [2, 3]
+
+
+def test_a_new_node_is_not_given_everything_because_others_hold_what_has_ended() -> None:
+    nodes = {NodeId(number): Candidate(open=1, replicas=50) for number in (1, 2, 3)} | {NodeId(4): Candidate()}
+    placed = place_streams(4, 2, nodes)
+    assert sum(NodeId(4) in members for members in placed) == 3, "until it has as much to do as the others"
+
+
+def test_of_nodes_with_as_much_to_do_the_one_with_fewer_replicas_is_taken() -> None:
+    nodes = {NodeId(1): Candidate(open=1, replicas=9), NodeId(2): Candidate(open=1, replicas=3)}
+    assert place_streams(1, 1, nodes) == [(NodeId(2),)]
 
 
 @given(st.integers(1, 8), st.integers(1, 4), st.lists(st.integers(0, 9), min_size=4, max_size=7))
@@ -107,13 +120,13 @@ def test_within_a_zone_the_idlest_are_taken(streams: int, replicas: int, nodes: 
     fit = {number: node for number, node in nodes.items() if not node.draining and not node.full}
     if len(fit) < replicas:
         return
-    load = {number: node.replicas for number, node in fit.items()}
+    load = {number: (node.open, node.replicas) for number, node in fit.items()}
     for members in place_streams(streams, replicas, nodes):
         for node in members:
             same_zone = [each for each in fit if fit[each].zone == fit[node].zone and each not in members]
             assert all(load[node] <= load[other] for other in same_zone)
         for node in members:
-            load[node] += 1
+            load[node] = (load[node][0] + 1, load[node][1] + 1)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), clusters)

@@ -146,6 +146,9 @@ QUESTIONS: dict[Method, Message] = {
         replica=REPLICA, damage=pb.Damage(slot=8, end_slot=10, glsn=9, end_glsn=11), why="it differs"
     ),
     Method.SCRUB_NODE: pb.ScrubNodeRequest(node_id=3),
+    Method.LEAD_LOG: pb.LeadLogRequest(
+        log=7, leader=pb.JournalLeader(id=0x0102030405060708, ttl_ms=5000, name="me"), act=pb.RENEW
+    ),
     Method.GATHER: pb.GatherRequest(address="10.0.0.1:7700"),
     Method.FORWARD: pb.ForwardedReports(reports=[pb.GetReportResponse(storage_node_id=1, boot=2, sequence=3)]),
     Method.RECORD_ARCHIVE: pb.RecordArchiveRequest(log=7, archive=ARCHIVE, expected=3, archived=9),
@@ -208,6 +211,7 @@ ANSWERS: dict[Method, Message] = {
     Method.FINGERPRINT: pb.FingerprintReply(first=2, crcs=[7, 8], next=4, read_us=9),
     Method.CONDEMN: STATUS,
     Method.SCRUB_NODE: pb.NodeInfo(id=3, scrub=pb.ScrubStatus(passes=2)),
+    Method.LEAD_LOG: pb.LeadLogReply(elected=True, log=pb.LogInfo(id=7, name="wal", journal=True)),
     Method.GATHER: pb.Empty(),
     Method.FORWARD: pb.Empty(),
     Method.RECORD_ARCHIVE: pb.LogInfo(id=7, name="orders", archive=ARCHIVE, archived=9),

@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.repository.test_reconfigure import Load, check_chain
@@ -187,10 +186,9 @@ def test_a_running_log_is_switched_there_and_back() -> None:
 def test_policies_that_make_no_sense_are_refused() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster:
-            wrongs: list[dict[str, Any]] = [{"ack": 1}, {"ack": 4}, {"streams": 2}]
-            for wrong in wrongs:
+            for ack, streams in ((1, 1), (4, 1), (2, 2)):
                 with pytest.raises(InvalidArgument):
-                    await cluster.create_log("orders", ordering="leader", replicas=3, **wrong)
+                    await cluster.create_log("orders", ordering="leader", replicas=3, ack=ack, streams=streams)
             log = await cluster.create_log("orders", ordering="leader", replicas=3, ack=3)
             await log.append(b"x")
             assert (await log.info()).chain[0].ack == 3

@@ -37,6 +37,7 @@ ONCE_FAILED: dict[int, str] = {
     2212: "what one node alone had of a led segment, never acknowledged, was part of the log and then gone (I1, I14)",
     2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
     50: "a time was looked for on the nodes while they gave up, for the archive, the first entry at it (find)",
+    37: "the end of a leader's lease was waited for in steps so small that the clock did not move (defect)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 

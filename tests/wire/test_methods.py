@@ -49,6 +49,7 @@ def test_numbers_never_change() -> None:
         "CHECK_NODE": 44,
         "REMOVE_NODE": 45,
         "LEASE": 48,
+        "LEAD_LOG": 57,
         "GATHER": 60,
         "FORWARD": 61,
         "RECORD_ARCHIVE": 64,

@@ -14,6 +14,7 @@ from varlog.client import (
     StreamDescription,
     StreamStatus,
 )
+from varlog.core.capabilities import capabilities
 from varlog.core.placement import most_zones, zones_of
 from varlog.core.policy import survives
 
@@ -167,6 +168,21 @@ def kept(log: LogDescription) -> str:
     return f"{' and '.join(limits)}; what is beyond either goes{', once it is archived' * log.retain_archived}"
 
 
+def leader_of(log: LogDescription) -> str:
+    """Who leads it, where there is a leader."""
+    last = log.chain[-1]
+    if log.sealed or last.ordering != "leader":
+        return ""
+    if log.journal:
+        return f"client {last.leader}" if last.leader else "nobody; it waits for a candidate"
+    return f"node {last.streams[0].members[0]}"
+
+
+def capabilities_of(log: LogDescription) -> list[str]:
+    """What it can do as it is now."""
+    return sorted(capabilities(log.ordering, streams=log.streams, journal=log.journal))
+
+
 def too_few_zones(status: LogStatus, cluster: ClusterStatus, *, avoidable: bool = False) -> list[str]:
     """Open streams with copies that share a zone, where nodes carry labels; or only those that could do better."""
     zones = {NodeId(node.id): node.zone for node in cluster.nodes}
@@ -263,7 +279,7 @@ def replica_rows(status: LogStatus) -> Iterable[dict[str, Any]]:
                 "segment": stream.segment,
                 "stream": stream.stream,
                 "node": replica.node,
-                "role": "backup" if index else "primary",
+                "role": "member" if status.log.journal else "backup" if index else "primary",
                 "state": replica.state if replica.reported else "silent",
                 "stored": replica.contiguous if replica.reported else None,
                 "committed": stream.committed,

@@ -33,6 +33,10 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
     create.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, under `leader`")
     create.add_argument("--unit", type=positive, help="positions that go to one stream in turn, under `sequencer`")
+    create.add_argument(
+        "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
+    )
+    create.add_argument("--pin", default="", help="capabilities that no change may take away, like many_writers")
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
@@ -46,6 +50,8 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--unit", type=positive, help="positions that go to one stream in turn")
     reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
+    reconfigure.add_argument("--pin", default="", help="capabilities that no change may take away from now on")
+    reconfigure.add_argument("--unpin", default="", help="those that may go again")
     add_limits(reconfigure, default=None)
     seal = add_command(family, "seal", seal_log, "close a log for good; it stays readable")
     seal.add_argument("name")
@@ -88,6 +94,8 @@ def create_log(arguments: Arguments) -> None:
             retain_bytes=arguments.retain_bytes,
             retain_seconds=arguments.retain_seconds,
             retain_archived=arguments.retain_archived,
+            journal=arguments.journal,
+            pin=split_addresses([arguments.pin]),
         )
 
     with_cluster(arguments, work)
@@ -101,9 +109,10 @@ def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
     names = ("ordering", "replicas", "streams", "ack", "unit", "roll_bytes", "roll_seconds", *RETAINED, "roll")
     wanted = {name: getattr(arguments, name) for name in names}
+    pin, unpin = split_addresses([arguments.pin]), split_addresses([arguments.unpin])
 
     async def work(cluster: "Cluster") -> "LogDescription":
-        return await cluster.log(arguments.name).reconfigure(members=members, **wanted)
+        return await cluster.log(arguments.name).reconfigure(members=members, pin=pin, unpin=unpin, **wanted)
 
     log = with_cluster(arguments, work)
     last = log.chain[-1]
@@ -166,6 +175,8 @@ def show_log(arguments: Arguments) -> None:
     row["survives"] = describe.losses_survived(status.log)
     row |= {name: getattr(status.log, name) for name in RETAINED}
     row["keeps"] = describe.kept(status.log)
+    row["capabilities"], row["pinned"] = describe.capabilities_of(status.log), list(status.log.pinned)
+    row["leader"] = describe.leader_of(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -192,6 +203,9 @@ def _facts() -> list[Column]:
         Column("ordering"),
         Column("wanted"),
         Column("survives"),
+        Column("leader"),
+        Column("capabilities"),
+        Column("pinned"),
         Column("missing", style=lambda _: "yellow"),
         Column("tail", show=number),
         Column("trimmed", show=number),

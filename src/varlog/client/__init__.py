@@ -18,6 +18,7 @@ from varlog.client.describe import (
     VolumeDescription,
 )
 from varlog.client.entry import Ack, Entry, ReadBatch
+from varlog.client.journal import Journal, JournalLeader
 from varlog.client.log import Log
 from varlog.client.producer import Producer
 from varlog.client.subscription import Subscription
@@ -29,6 +30,8 @@ __all__ = [
     "ClusterStatus",
     "DamagedRange",
     "Entry",
+    "Journal",
+    "JournalLeader",
     "Log",
     "LogDescription",
     "LogStatus",

@@ -1,5 +1,6 @@
 """From where to where a subscription goes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from varlog.base.errors import InvalidArgument, NotFound
@@ -52,6 +53,13 @@ def check_milliseconds(seconds: object, what: str) -> int:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < 1 << 40:
         raise InvalidArgument(f"{what} is a number of seconds, or 0 for no limit, not {seconds!r}")
     return round(seconds * 1000)
+
+
+def check_names(names: Sequence[str], what: str) -> list[str]:
+    """A list of names; a single one is a mistake that is easily made."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"{what} is a list of names, not {names!r}")
+    return list(names)
 
 
 async def find_bounds(

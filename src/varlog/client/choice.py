@@ -33,6 +33,11 @@ class Choice:
         sealed = self._routes.sealed
         if sealed is not None:
             raise sealed
+        if self._routes.info.journal:
+            raise Unsupported(
+                f"log {self._routes.name!r} is a journal: only its leader appends, inside "
+                f"`async with cluster.journal({self._routes.name!r}) as journal, journal.lead() as leader`"
+            )
         found = [route for route in self._routes.streams if route.writable and stream in (None, route.id)]
         if not found:
             raise self._nothing_writable(stream)

@@ -1,5 +1,6 @@
 """The way in: `connect` to a cluster, then make, find and list its logs."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
 
@@ -10,7 +11,7 @@ from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavail
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
 from varlog.client.appender import Appender
-from varlog.client.bounds import check_bytes, check_count, check_milliseconds
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
 from varlog.client.choice import Choice
 from varlog.client.context import LogContext
 from varlog.client.describe import (
@@ -24,6 +25,7 @@ from varlog.client.describe import (
     describe_status,
 )
 from varlog.client.hints import Hints
+from varlog.client.journal import Journal
 from varlog.client.limits import TIMEOUT_SECONDS
 from varlog.client.log import Log
 from varlog.client.repository import Doubt, Repositories
@@ -97,6 +99,8 @@ class Cluster:
         retain_bytes: int = 0,
         retain_seconds: float = 0.0,
         retain_archived: bool = False,
+        journal: bool = False,
+        pin: Sequence[str] = (),
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
@@ -105,14 +109,14 @@ class Cluster:
         `sequencer`, how many positions go to one stream before the next has its turn. A segment
         that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. What is older
         than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
-        With `retain_archived` nothing of that goes before it is archived.
+        With `retain_archived` nothing of that goes before it is archived. With `journal` it is led by one client at a
+        time; see `journal`. A change of the log that would take away one of the capabilities in `pin` is refused.
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
         """
         opened = self._opened()
-        request = pb.CreateLogRequest(name=check_name(name), ordering=ordering)
-        request.replicas = check_count(replicas, "replicas")
+        request = _creation(name, ordering, replicas, ack, roll_bytes, roll_seconds)
         request.streams = check_count(streams, "streams")
         request.ack = 0 if ack is None else check_count(ack, "ack")
         request.unit = 0 if unit is None else check_count(unit, "unit")
@@ -121,6 +125,8 @@ class Cluster:
         request.retain_bytes = check_bytes(retain_bytes, "retain_bytes")
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
         request.retain_archived = retain_archived
+        request.journal = journal
+        request.pin.extend(check_names(pin, "pin"))
         doubt = Doubt()
         seconds = self._seconds(timeout)
         log = opened.log(name)
@@ -133,7 +139,8 @@ class Cluster:
                 raise
             answer = await opened.repositories.call(Method.GET_LOG, pb.GetLogRequest(name=name), timeout=seconds)
             found = cast(pb.LogInfo, answer)
-            if (found.ordering, found.replicas, found.streams) != (ordering, replicas, streams):
+            made = (found.ordering, found.replicas, found.streams, found.journal)
+            if made != (ordering, replicas, streams, journal):
                 raise
         opened.contexts[name].routes.adopt(cast(pb.LogInfo, answer))
         return log
@@ -141,6 +148,24 @@ class Cluster:
     def log(self, name: str) -> Log:
         """A handle on a log, made without asking anybody: one that does not exist raises `NotFound` when it is used."""
         return self._opened().log(check_name(name))
+
+    def journal(
+        self,
+        name: str,
+        *,
+        replicas: int = 3,
+        ack: int | None = None,
+        roll_bytes: int = 0,
+        roll_seconds: float = 0.0,
+        timeout: float | None = None,
+    ) -> Journal:
+        """A journal, to be used as `async with`; one that does not exist is made then, with these settings.
+
+        It is a log that one client at a time leads: `journal.lead()` waits to be elected. Everybody may read it.
+        """
+        wanted = _creation(name, "leader", replicas, ack, roll_bytes, roll_seconds)
+        wanted.streams, wanted.journal = 1, True
+        return self._opened().journal(wanted, self._seconds(timeout))
 
     async def logs(self, *, timeout: float | None = None) -> list[LogDescription]:
         """All logs of the cluster."""
@@ -229,6 +254,19 @@ class Cluster:
         return timeout
 
 
+def _creation(
+    name: str, ordering: str, replicas: int, ack: int | None, roll_bytes: int, roll_seconds: float
+) -> pb.CreateLogRequest:
+    return pb.CreateLogRequest(
+        name=check_name(name),
+        ordering=ordering,
+        replicas=check_count(replicas, "replicas"),
+        ack=0 if ack is None else check_count(ack, "ack"),
+        roll_bytes=check_bytes(roll_bytes, "roll_bytes"),
+        roll_ms=check_milliseconds(roll_seconds, "roll_seconds"),
+    )
+
+
 class _Open:
     """What exists while the cluster is connected."""
 
@@ -242,6 +280,12 @@ class _Open:
         self._appenders: dict[str, Appender] = {}
 
     def log(self, name: str) -> Log:
+        return Log(self._context(name), self._appenders[name], self._timeout)
+
+    def journal(self, wanted: pb.CreateLogRequest, timeout: float) -> Journal:
+        return Journal(self._context(wanted.name), self._appenders[wanted.name], timeout, wanted)
+
+    def _context(self, name: str) -> LogContext:
         context = self.contexts.get(name)
         if context is None:
             routes = Routes(name, self.repositories, self._world, self._scope)
@@ -252,7 +296,7 @@ class _Open:
             )
             self.contexts[name] = context
             self._appenders[name] = Appender(context)
-        return Log(context, self._appenders[name], self._timeout)
+        return context
 
     async def close(self) -> None:
         for appender in self._appenders.values():

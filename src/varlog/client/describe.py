@@ -44,6 +44,8 @@ class SegmentDescription:
     streams: tuple[StreamDescription, ...]
     unit: int = 0
     """Positions that go to one stream before the next has its turn, under `sequencer`."""
+    leader: str = ""
+    """Of a journal: the client that leads it, by its name or address; empty: nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ class LogDescription:
     created: datetime
     version: int
     chain: tuple[SegmentDescription, ...]
+    journal: bool
+    """It is led by one client at a time, from its process."""
+    pinned: tuple[str, ...]
+    """Capabilities that no change may take away."""
     retain_bytes: int
     """What is more than the newest so many bytes of one copy is trimmed; 0: nothing for that."""
     retain_seconds: float
@@ -266,6 +272,8 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         created=time_of(info.created_us),
         version=info.version,
         chain=tuple(map(_segment, info.chain)),
+        journal=info.journal,
+        pinned=tuple(info.pinned),
         retain_bytes=info.retain_bytes,
         retain_seconds=info.retain_ms / 1000,
         retain_archived=info.retain_archived,
@@ -296,6 +304,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         ack=info.ack,
         streams=tuple(_stream(info, stream) for stream in info.streams),
         unit=info.unit,
+        leader=info.leader.name,
     )
 
 

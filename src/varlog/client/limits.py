@@ -96,3 +96,35 @@ LAGGING_SECONDS = 0.25
 
 PATIENCE_SECONDS = 60.0
 """A subscription ends in an error when no replica of a stream answers for so long."""
+
+# ---------------------------------------------------------------- journals
+
+LEASE_SECONDS = 5.0
+"""How long a journal's leader leads without a word, if it does not say otherwise."""
+
+RENEWALS = 3
+"""How often a leader gives word in the time of its lease."""
+
+CAMPAIGN_SECONDS = 5.0
+"""A candidate whose question was not answered for so long asks again."""
+
+RESIGN_SECONDS = 1.0
+"""What a leader that leaves spends on seeing its appends through, and as much on saying so."""
+
+JOURNAL_STORE_BYTES = 1 << 20
+"""Wanted size of one STORE of a leader; a larger batch goes alone."""
+
+JOURNAL_STORE_SECONDS = 5.0
+"""A STORE that was not answered for so long: the member is asked how far it is."""
+
+JOURNAL_STORES_IN_FLIGHT = 8
+"""STOREs of a leader ahead of their answers, per member."""
+
+JOURNAL_BEHIND_BYTES = 32 << 20
+"""What is committed is kept up to so much for members that lack it; then others take the place of those."""
+
+JOURNAL_RELEASE_SECONDS = 0.005
+"""How long what is committed waits for a STORE to ride with before members are told by itself."""
+
+LEFT_BEHIND_SECONDS = 5.0
+"""Between two questions for other members, if one cannot be brought up."""

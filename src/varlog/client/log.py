@@ -23,18 +23,12 @@ from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
+from varlog.core.capabilities import capabilities
 from varlog.runtime.timeout import within
 from varlog.wire.batch import Headers
 from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-
-CAPABILITIES: dict[str, frozenset[str]] = {
-    "cut": frozenset({"atomic_batch", "many_streams", "many_writers"}),
-    "leader": frozenset({"atomic_batch", "many_writers"}),
-    "sequencer": frozenset({"conditional_append", "many_streams", "many_writers"}),
-}
-"""What a log can do, by its ordering."""
 
 
 class Log:
@@ -109,7 +103,7 @@ class Log:
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
         info = await self._context.routes.resolve(self._seconds(timeout))
-        if capability not in CAPABILITIES.get(info.ordering, frozenset()):
+        if capability not in _capabilities(info):
             raise unsupported(capability, info.ordering)
 
     async def retry(self, token: object, *, timeout: float | None = None) -> Ack:
@@ -257,6 +251,8 @@ class Log:
         retain_seconds: float | None = None,
         retain_archived: bool | None = None,
         roll: bool = False,
+        pin: Sequence[str] = (),
+        unpin: Sequence[str] = (),
         timeout: float | None = None,
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
@@ -265,7 +261,8 @@ class Log:
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
         and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
         than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
-        With `retain_archived` nothing of that goes before it is archived.
+        With `retain_archived` nothing of that goes before it is archived. A change that would take away a capability
+        which the log is pinned to (`pin`, until `unpin`) is refused.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -280,6 +277,8 @@ class Log:
             retain_seconds=retain_seconds,
             retain_archived=retain_archived,
             roll=roll,
+            pin=pin,
+            unpin=unpin,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 
@@ -296,8 +295,7 @@ class Log:
         info = self._context.routes.info
         if info is None:
             raise Unavailable(f"log {self.name!r} was not looked up yet: await log.info() first")
-        alone = info.ordering == "sequencer" and len(info.chain[-1].streams) == 1
-        return CAPABILITIES.get(info.ordering, frozenset()) | ({"atomic_batch"} if alone else frozenset())
+        return _capabilities(info)
 
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
@@ -305,6 +303,10 @@ class Log:
         if not timeout > 0:
             raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
         return timeout
+
+
+def _capabilities(info: pb.LogInfo) -> frozenset[str]:
+    return capabilities(info.ordering, streams=info.streams, journal=info.journal)
 
 
 def replica_of(log: Log, segment: int, stream: int, node: int, *, timeout: float | None = None) -> Replica:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from varlog.base.errors import Conflict, InvalidArgument
-from varlog.client.bounds import check_bytes, check_count, check_milliseconds
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
 from varlog.client.context import LogContext
 from varlog.client.repository import Doubt
 from varlog.wire.methods import Method
@@ -25,6 +25,8 @@ def reconfiguration(
     retain_seconds: float | None,
     retain_archived: bool | None,
     roll: bool,
+    pin: Sequence[str],
+    unpin: Sequence[str],
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
     request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll)
@@ -45,8 +47,10 @@ def reconfiguration(
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
     if retain_archived is not None:
         request.retain_archived = retain_archived
+    request.pin.extend(check_names(pin, "pin"))
+    request.unpin.extend(check_names(unpin, "unpin"))
     if request == pb.ReconfigureLogRequest():
-        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members or a limit")
+        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members, pins or a limit")
     return request
 
 

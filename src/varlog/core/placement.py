@@ -1,8 +1,9 @@
 """Where replicas go. Pure: the same nodes give the same members.
 
     zones      as many different ones as there are, for every stream; never refused for lack of them
-    nodes      within that, the one with the fewest replicas
-    primary    of the members, the one that is primary least often
+    nodes      within that, the one with the fewest open streams, for they are what keeps a node busy;
+               of those the one with the fewest replicas
+    primary    of the members, the one that is primary, or leads, least often
 
 Nodes without a label share one zone, so that where nobody has one only the load counts.
 """
@@ -25,11 +26,13 @@ class Candidate:
 
     zone: str = ""
     replicas: int = 0
-    """How many it has."""
+    """How many it has, of open streams and of ended ones."""
     primaries: int = 0
     """Of how many open streams it is the primary."""
     draining: bool = False
     full: bool = False
+    open: int = 0
+    """Of how many open streams it is a member."""
 
     @property
     def unfit(self) -> str:
@@ -47,7 +50,7 @@ def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]
     fit = {number: node for number, node in nodes.items() if not node.unfit}
     if len(fit) < replicas:
         raise Unavailable(_too_few(replicas, nodes))
-    counts = {number: node.replicas for number, node in fit.items()}
+    counts = {number: (node.open, node.replicas) for number, node in fit.items()}
     primaries = {number: node.primaries for number, node in fit.items()}
     placed: list[tuple[NodeId, ...]] = []
     for _ in range(streams):
@@ -55,13 +58,16 @@ def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]
         members = sorted(chosen, key=lambda node: (primaries[node], counts[node], node))
         primaries[members[0]] += 1
         for node in members:
-            counts[node] += 1
+            counts[node] = (counts[node][0] + 1, counts[node][1] + 1)
         placed.append(tuple(members))
     return placed
 
 
 def _choose(
-    replicas: int, fit: Mapping[NodeId, Candidate], counts: Mapping[NodeId, int], primaries: Mapping[NodeId, int]
+    replicas: int,
+    fit: Mapping[NodeId, Candidate],
+    counts: Mapping[NodeId, tuple[int, int]],
+    primaries: Mapping[NodeId, int],
 ) -> list[NodeId]:
     """One after the other from the zone that has the fewest of them so far."""
     chosen: list[NodeId] = []

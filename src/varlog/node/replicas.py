@@ -193,6 +193,8 @@ class Replicas:
         if replica.spec.ordering == "sequencer":
             self._take_sequencer_role(replica, new=new)
             return
+        if replica.spec.journal:
+            return  # a client leads it
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
         if members[0] != me or replica.id in self._primaries:

@@ -113,7 +113,12 @@ class Verbs:
         return status
 
     def _shut_out(self, replica: Replica, writer: int) -> None:
-        """From its first word on a writer is the only one; what is still on its way from an older one is refused."""
+        """From its first word on a writer is the only one; what is still on its way from an older one is refused.
+
+        A journal was told at its opening who writes it: nobody else ever does.
+        """
+        if replica.spec.journal and (writer != replica.spec.writer or not writer):
+            raise WrongWriter(f"{replica.id} takes stores of its journal's leader alone, who is another")
         if writer < replica.writer:
             raise WrongWriter(f"{replica.id} takes stores of writer {replica.writer}, this is one of {writer}")
         replica.writer = writer
@@ -310,7 +315,7 @@ class Verbs:
             sequencer = self._replicas.sequencer(replica)
             sequencer.begin(Glsn(message.base))
             granted = sequencer.granted
-        else:
+        elif message.base:
             self._replicas.leader(replica).begin(Glsn(message.base))
         status = replica.status()
         status.granted = granted

@@ -110,11 +110,21 @@ class Catalog:
                     counts[node] += 1
         return counts
 
-    def primaries_of(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
-        """Of how many open streams each of the given nodes is the primary."""
+    def open_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
+        """Of how many open streams each of the given nodes is a member, those of one log not counted."""
         counts = dict.fromkeys(nodes, 0)
-        for log in self.logs.values():
-            for stream in log.chain[-1].streams:
+        for number, log in self.logs.items():
+            for stream in log.chain[-1].streams if number != without else ():
+                for node in stream.members if stream.state != pb.STREAM_FINALIZED else ():
+                    if NodeId(node) in counts:
+                        counts[NodeId(node)] += 1
+        return counts
+
+    def primaries_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
+        """Of how many open streams each of the given nodes is the primary; a journal has none, a client leads it."""
+        counts = dict.fromkeys(nodes, 0)
+        for number, log in self.logs.items():
+            for stream in log.chain[-1].streams if not log.journal and number != without else ():
                 if stream.state != pb.STREAM_FINALIZED and NodeId(stream.members[0]) in counts:
                     counts[NodeId(stream.members[0])] += 1
         return counts

@@ -22,9 +22,8 @@ from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks, is_hurt
-from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer, settings_of, staying
+from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
@@ -143,12 +142,7 @@ class Healer:
         ]
 
     def _members(self, log: pb.LogInfo, *, urgent: bool) -> int:
-        """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
-        free = candidates(self._catalog, self._links)
-        fit = sum(not node.unfit for node in free.values())
-        if fit < log.ack and urgent:
-            fit = sum(not node.unfit for node in staying(free, log, log.ack).values())
-        return min(log.replicas, max(fit, log.ack))
+        return members_for(self._catalog, self._links, log, urgent=urgent)
 
     def _is_thin(self, log: pb.LogInfo) -> bool:
         """The last segment has fewer members than are wanted, and there are nodes for more by now."""

@@ -312,9 +312,10 @@ class NodeLinks:
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
 
     def begin_to_lead(self, log: LogId) -> None:
-        """A segment has become part of a log: who is to lead it, or to grant its positions, may begin at once."""
-        segment = self._catalog.log(log).chain[-1]
-        for stream in segment.streams[:1]:
+        """A segment has become part of a log: the node that is to lead it, or to grant positions, may begin at once."""
+        record = self._catalog.log(log)
+        segment = record.chain[-1]
+        for stream in segment.streams[:1] if not record.journal else ():
             link = self._links.get(NodeId(stream.members[0]))
             if segment.ordering != "cut" and stream.state != pb.STREAM_FINALIZED and link is not None:
                 self._mend(link, "lead", ReplicaId(log, Epoch(segment.epoch), StreamId(stream.id)), self._lead)
@@ -332,6 +333,12 @@ class NodeLinks:
         status = await self.ask(node, Method.LEAD, request)
         assert isinstance(status, pb.ReplicaStatus)
         return status.granted or segment.base + status.committed
+
+    async def status(self, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
+        """How far a node's replica is; nothing changes by asking."""
+        status = await self.ask(node, Method.LEAD, pb.LeadRequest(replica=_name(replica)))
+        assert isinstance(status, pb.ReplicaStatus)
+        return status
 
     async def _drop(self, link: NodeLink, replica: ReplicaId) -> None:
         await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)

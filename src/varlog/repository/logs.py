@@ -14,6 +14,7 @@ from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
+from varlog.repository.pins import checked_pins, pinned_after, refuse_loss
 from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
@@ -55,6 +56,8 @@ class Logs:
         check_name(message.name)
         limits = _checked_limits(pb.LogInfo(), message)
         wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit))
+        refuse_journal(message.journal, wanted.ordering)
+        refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=message.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
         placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
@@ -62,7 +65,7 @@ class Logs:
         number = await self._catalog.reserve_log(nodes)
         self._links.creating[number] = None
         try:
-            log = self._new_log(number, message.name, wanted, placed)
+            log = self._new_log(number, message, wanted, placed)
             log.MergeFrom(limits)
             await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
             await self._catalog.add_log(log)
@@ -72,7 +75,9 @@ class Logs:
         self._links.begin_to_lead(number)
         request.reply(self._catalog.served(log))
 
-    def _new_log(self, number: LogId, name: str, wanted: Settings, placed: list[tuple[NodeId, ...]]) -> pb.LogInfo:
+    def _new_log(
+        self, number: LogId, message: pb.CreateLogRequest, wanted: Settings, placed: list[tuple[NodeId, ...]]
+    ) -> pb.LogInfo:
         now = self._clock.wall_us()
         segment = pb.SegmentInfo(
             epoch=FIRST_EPOCH,
@@ -89,13 +94,15 @@ class Logs:
         )
         return pb.LogInfo(
             id=number,
-            name=name,
+            name=message.name,
             ordering=wanted.ordering,
             replicas=wanted.replicas,
             ack=wanted.ack,
             streams=wanted.streams,
             unit=wanted.unit,
             next_stream=wanted.streams + 1,
+            journal=message.journal,
+            pinned=checked_pins(message.pin),
             chain=[segment],
             created_us=now,
         )
@@ -117,7 +124,10 @@ class Logs:
             if message.epoch and message.epoch != log.chain[-1].epoch:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
-            await self._change_limits(number, message)
+            refuse_journal(log.journal, wanted.ordering)
+            pinned = pinned_after(log, message)
+            refuse_loss(pinned, wanted.ordering, wanted.streams, journal=log.journal)
+            await self._change_record(number, message, pinned)
             if any(name not in LIMITS for name in asked):
                 await self._reshape(log, wanted, message)
         request.reply(self._catalog.served(self._catalog.log(number)))
@@ -129,14 +139,16 @@ class Logs:
         elif wanted.streams != log.streams:
             await self._change_streams(log, wanted.streams)
 
-    async def _change_limits(self, number: LogId, message: pb.ReconfigureLogRequest) -> None:
+    async def _change_record(self, number: LogId, message: pb.ReconfigureLogRequest, pinned: list[str]) -> None:
+        """What is no matter of segments."""
         log = self._catalog.log(number)
         limits = _checked_limits(log, message)
-        if any(getattr(limits, name) != getattr(log, name) for name in LIMITS):
+        if pinned != list(log.pinned) or any(getattr(limits, name) != getattr(log, name) for name in LIMITS):
 
             def change(changed: pb.LogInfo) -> None:
                 for name in LIMITS:
                     setattr(changed, name, getattr(limits, name))
+                changed.pinned[:] = pinned
 
             await self._catalog.change_log(number, change)
 
@@ -252,3 +264,9 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
             "retain_seconds or retain_bytes has to say"
         )
     return limits
+
+
+def refuse_journal(journal: bool, ordering: str) -> None:
+    """A journal is led by one client at a time, whatever else it is made of."""
+    if journal and ordering != "leader":
+        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {ordering!r}")

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from varlog.base.errors import Unavailable, VarlogError
-from varlog.base.ids import NodeId
+from varlog.base.ids import LogId, NodeId
 from varlog.core.placement import Candidate, is_full
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
@@ -13,13 +13,15 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
-def candidates(catalog: Catalog, links: NodeLinks) -> dict[NodeId, Candidate]:
-    """All connected nodes, as placement sees them."""
+def candidates(catalog: Catalog, links: NodeLinks, without: LogId | None = None) -> dict[NodeId, Candidate]:
+    """All connected nodes, as placement sees them; `without` is a log all of whose open streams are about to end."""
     connected = [node for node in links.connected() if node in catalog.nodes]
-    replicas, primaries = catalog.load_of(connected), catalog.primaries_of(connected)
+    replicas, primaries = catalog.load_of(connected), catalog.primaries_of(connected, without)
+    open_ = catalog.open_of(connected, without)
     return {
         node: Candidate(
             zone=catalog.nodes[node].zone,
+            open=open_[node],
             replicas=replicas[node],
             primaries=primaries[node],
             draining=catalog.nodes[node].draining,
@@ -55,6 +57,8 @@ def describe_replica(
         members=stream.members,
         log_name=log.name,
         ack=segment.ack,
+        journal=log.journal,
+        writer=segment.leader.id,
     )
     if segment.ordering == "sequencer":
         spec.unit, spec.streams = segment.unit, len(streams)

@@ -71,12 +71,20 @@ class Reconfigurer:
             await self._end(number, ending, change)
 
     async def next_segment(
-        self, number: LogId, wanted: Settings, nodes: Collection[NodeId] = (), *, members: int = 0, stay: bool = False
+        self,
+        number: LogId,
+        wanted: Settings,
+        nodes: Collection[NodeId] = (),
+        *,
+        members: int = 0,
+        stay: bool = False,
+        leader: pb.JournalLeader | None = None,
     ) -> None:
         """End the last segment, and go on with another; on some of the `nodes`, if any are given.
 
         With `members`, this segment has so many, though more replicas are wanted. With `stay`, if there are too few
-        nodes for it, it may stay on those that drain and have it.
+        nodes for it, it may stay on those that drain and have it. `leader`, of a journal, is who leads it from here
+        on, one without an id being nobody; else the same goes on.
         """
         log = self._catalog.log(number)
         refuse_unsealable(self._links, log)
@@ -88,7 +96,10 @@ class Reconfigurer:
             unit=wanted.unit,
             created_us=self._clock.wall_us(),
         )
-        free = self._candidates(nodes)
+        leads = leader if leader is not None else log.chain[-1].leader
+        if leads.id:
+            segment.leader.CopyFrom(leads)
+        free = self._candidates(nodes, number)
         free = staying(free, log, segment.replicas) if stay else free
         async with self._opened(log, segment, wanted.streams, free) as fresh:
 
@@ -116,9 +127,9 @@ class Reconfigurer:
 
     # ------------------------------------------------------------ the steps
 
-    def _candidates(self, nodes: Collection[NodeId] = ()) -> dict[NodeId, Candidate]:
-        """Those that are connected; of the given ones all must be."""
-        free = candidates(self._catalog, self._links)
+    def _candidates(self, nodes: Collection[NodeId] = (), ending: LogId | None = None) -> dict[NodeId, Candidate]:
+        """Those that are connected; of the given ones all must be. `ending`: a log whose open streams all end."""
+        free = candidates(self._catalog, self._links, ending)
         away = [str(node) for node in nodes if node not in free]
         if away:
             raise Unavailable(f"node {', '.join(away)} is not connected; `varlog node ls` lists those that are")
@@ -180,6 +191,15 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
         return free
     there = [node for stream in log.chain[-1].streams for node in stream.members]
     return {node: replace(each, draining=each.draining and node not in there) for node, each in free.items()}
+
+
+def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: bool) -> int:
+    """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
+    free = candidates(catalog, links)
+    fit = sum(not node.unfit for node in free.values())
+    if fit < log.ack and urgent:
+        fit = sum(not node.unfit for node in staying(free, log, log.ack).values())
+    return min(log.replicas, max(fit, log.ack))
 
 
 def settings_of(log: pb.LogInfo) -> Settings:

@@ -24,9 +24,11 @@ from varlog.repository.archiving import record_archive
 from varlog.repository.catalog import Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.elections import Elections
 from varlog.repository.freshness import Freshness
 from varlog.repository.gathering import Gatherers
 from varlog.repository.healer import Healer
+from varlog.repository.journal_tail import journal_tail
 from varlog.repository.links import NodeLinks, slots_of
 from varlog.repository.logs import Logs
 from varlog.repository.opening import all_or_first_error
@@ -68,6 +70,7 @@ class Service:
         positions: Positions,
         changing: asyncio.Lock,
         freshness: Freshness,
+        elections: Elections,
     ) -> None:
         """`scope` outlives every connection. `changing` is held by whoever changes, seals, removes or heals a log:
         one that is refused must not open what another has closed."""
@@ -85,6 +88,7 @@ class Service:
         self._positions = positions
         self._comparer = comparer
         self._freshness = freshness
+        self._elections = elections
         self._gatherers = Gatherers(config.direct_nodes)
         self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
@@ -108,6 +112,7 @@ class Service:
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
             Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
+            Method.LEAD_LOG: self._elections.lead,
             Method.SCRUB_NODE: self._operations.scrub_node,
             Method.GATHER: self.gather,
             Method.FORWARD: self.forward,
@@ -243,6 +248,8 @@ class Service:
     async def _led_tail(self, log: pb.LogInfo) -> int:
         segment = log.chain[-1]
         stream = segment.streams[0]
+        if log.journal:
+            return segment.base + await journal_tail(self._links, self._world.clock, log) - 1
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
         return await self._links.lead(NodeId(stream.members[0]), name) - 1
 
@@ -318,8 +325,8 @@ class Service:
         return status
 
     def _log_trouble(self, log: LogId) -> str:
-        first = self._healer.trouble(log) or self._rebuilder.log_trouble(log) or self._roller.trouble(log)
-        return first or self._retention.trouble(log)
+        first = self._healer.trouble(log) or self._elections.trouble(log) or self._rebuilder.log_trouble(log)
+        return first or self._roller.trouble(log) or self._retention.trouble(log)
 
     def _stream_status(self, replica: ReplicaId, stream: pb.StreamInfo, wanted: int) -> pb.StreamStatus:
         known = self._orderer.order(replica.log).stream(replica.stream)

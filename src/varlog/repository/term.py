@@ -14,6 +14,7 @@ from varlog.ports.metadata import Change, Versioned
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.elections import Elections
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
@@ -48,6 +49,7 @@ class Term:
         self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
         positions = Positions(self._orderer, self._links)
         self._retention = Retention(world.clock, self.catalog, self._links, positions, config.retention_ms / 1000)
+        self._elections = Elections(world.clock, self.catalog, self._links, reconfigurer, changing)
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )
@@ -69,6 +71,7 @@ class Term:
             positions,
             changing,
             freshness,
+            self._elections,
         )
         self.handlers: Handlers = service.handlers()
 
@@ -83,6 +86,7 @@ class Term:
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._scope.spawn(self._roller.run(), name="roller")
+        self._scope.spawn(self._elections.run(), name="elections")
         self._scope.spawn(self._comparer.run(), name="comparer")
         self._scope.spawn(self._retention.run(), name="retention")
 

@@ -18,8 +18,8 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_rebuild(Random(f"{seed}/weather/rebuild"), faults, _draw_shape(random))
     shape = _draw_reshapes(seed, replace(shape, drains=_draw_drain(seed)))
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
-    shape = replace(shape, direct_nodes=_draw_direct_nodes(seed))
     shape = _draw_sequencer(Random(f"{seed}/sequencer"), shape)
+    shape = replace(shape, direct_nodes=_draw_direct_nodes(seed), journal=_draw_journal(seed, shape))
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
@@ -119,6 +119,11 @@ def _draw_sequencer(random: Random, shape: Shape) -> Shape:
         return shape
     unit = max(shape.batch_entries, random.choice((1, 4, 32, 4096)))
     return replace(shape, ordering="sequencer", streams=random.choice((1, 1, 2, 3)), unit=unit)
+
+
+def _draw_journal(seed: int | str, shape: Shape) -> bool:
+    """A third of the seeds with a leader have clients that lead."""
+    return shape.ordering == "leader" and Random(f"{seed}/candidates").random() < 0.35
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -73,6 +73,17 @@ GATHER_MOMENTS = {
 """The same of runs with several repositories."""
 
 
+JOURNAL_MOMENTS = {
+    (Kind.REQUEST, Method.STORE): 6,
+    (Kind.REPLY, Method.STORE): 4,
+    (Kind.REQUEST, Method.LEAD_LOG): 1,
+    (Kind.REPLY, Method.LEAD_LOG): 1,
+    (Kind.REQUEST, Method.SEAL): 1,
+    (Kind.REPLY, Method.SEAL): 1,
+}
+"""The same of runs in which clients lead."""
+
+
 class Target(Protocol):
     """The cluster, as faults see it."""
 
@@ -93,11 +104,19 @@ class Nemesis:
     """All faults of one run."""
 
     def __init__(
-        self, target: Target, weather: FaultWeather, random: Random, *, seals: bool = False, rebuilds: bool = False
+        self,
+        target: Target,
+        weather: FaultWeather,
+        random: Random,
+        *,
+        seals: bool = False,
+        rebuilds: bool = False,
+        journal: bool = False,
     ) -> None:
-        """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied."""
+        """`seals`: a log is to be sealed. `rebuilds`: lost replicas are copied. `journal`: clients lead."""
         self._moments = MOMENTS | (SEAL_MOMENTS if seals else {}) | (REBUILD_MOMENTS if rebuilds else {})
         self._moments |= SCRUB_MOMENTS if weather.cold_rot else {}
+        self._moments |= JOURNAL_MOMENTS if journal else {}
         if len(target.repositories) > 1:
             self._moments |= GATHER_MOMENTS
         self._target = target

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
-from varlog.base.errors import InvalidArgument, Sealed, Timeout, VarlogError
+from varlog.base.errors import InvalidArgument, Sealed, Timeout, Unsupported, VarlogError
 from varlog.client import Cluster, LogDescription
 from varlog.runtime.timeout import within
 from varlog.sim.checkers import Violation
@@ -66,7 +66,7 @@ class Reshaper:
                 told = await log.reconfigure(**wanted)
             except VarlogError as error:
                 self._recorder.end(self._admin, record, error)
-                if isinstance(error, Sealed | InvalidArgument):
+                if isinstance(error, Sealed | InvalidArgument | Unsupported):
                     return
                 await self._admin.clock.sleep(PAUSE_SECONDS)
             else:

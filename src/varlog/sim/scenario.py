@@ -23,6 +23,7 @@ from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
 from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
+from varlog.sim.candidates import Chair
 from varlog.sim.checkers import Violation
 from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
 from varlog.sim.drainer import Drainer
@@ -89,7 +90,14 @@ class Scenario:
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
-        self._nemesis = Nemesis(self.cluster, weather.faults, chance, seals=shape.seals, rebuilds=shape.rebuilds)
+        self._nemesis = Nemesis(
+            self.cluster,
+            weather.faults,
+            chance,
+            seals=shape.seals,
+            rebuilds=shape.rebuilds,
+            journal=shape.journal,
+        )
         self.excuses = Excuses(self.cluster, self._nemesis, shape)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
@@ -222,6 +230,7 @@ class Scenario:
                     retain_seconds=self.shape.retain_seconds,
                     retain_bytes=self.shape.retain_bytes,
                     retain_archived=self.shape.retain_archived,
+                    journal=self.shape.journal,
                 )
         except AlreadyExists:
             return True
@@ -235,6 +244,7 @@ class Scenario:
     async def _probe_and_settle(self, admin: Process) -> None:
         healed, healed_time = self.recorder.tick(), self.loop.now
         cluster = await self._connect(admin)
+        self._chair = Chair(self, admin, cluster)
         if self._sealer is not None:
             self.violations += await self._sealer.wait(BOUND_SECONDS)
         if self.excuses.drainer is not None:
@@ -426,7 +436,11 @@ class Scenario:
             payload = payload_bytes(f"{admin.name}.{self._probes}")
             append = self.recorder.begin(admin, Append(log=name, payloads=[fingerprint(payload)]))
             left = max(0.1, deadline - self.loop.now)
-            await finish_append(self.recorder, admin, append, log.append(payload, stream=stream, timeout=left))
+            journal = self.shape.journal
+            send = (
+                self._chair.append(name, payload, left) if journal else log.append(payload, stream=stream, timeout=left)
+            )
+            await finish_append(self.recorder, admin, append, send)
             if append.outcome == "ack" or "Sealed" in append.error:
                 return
             await admin.clock.sleep(0.1)

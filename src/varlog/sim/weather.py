@@ -243,6 +243,8 @@ class Shape:
     """Of the logs at their start; changes may choose another."""
     unit: int = 0
     """Under a sequencer: positions that go to one stream before the next has its turn."""
+    journal: bool = False
+    """The logs are journals: clients are candidates, and who leads appends."""
     reshapes: int = 0
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0

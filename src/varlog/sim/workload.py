@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from varlog.base.errors import OutcomeUnknown, Trimmed, VarlogError
 from varlog.base.ids import ProducerToken
-from varlog.client import Ack, Log, connect
+from varlog.client import Ack, Cluster, JournalLeader, Log, connect
+from varlog.sim.candidates import Candidate
 from varlog.sim.history import Append, Find, Read, Subscription, Tail, Trim, fingerprint, payload_bytes
 from varlog.sim.host import Process
 from varlog.sim.pipelines import Journal, Pipeline
@@ -74,6 +75,7 @@ class Worker:
         self.process = process
         self.recorder = plan.recorder
         self.random = Random(f"{process.host.seed}/workload/{process.name}")
+        self._candidates: dict[str, Candidate] = {}
         self._sent = 0
         self._in_flight = 0
         self.busy = True
@@ -87,6 +89,7 @@ class Worker:
                 name = self.random.choice(self._plan.log_names)
                 self.process.spawn(self._subscribe(name, logs[name]), "subscriber")
             pipelines = [self.process.spawn(each.run(), "pipeline") for each in self._pipelines(logs)]
+            pipelines += [self.process.spawn(each.run(), "candidate") for each in self._candidates_for(cluster)]
             while not self.stopping:
                 burst = self.random.randint(1, self._shape.burst)
                 await clock.sleep(self.random.expovariate(self.rate / burst))
@@ -107,9 +110,21 @@ class Worker:
         usual = self._shape.operations_per_second
         return min(usual, CALM_RATE) if self._plan.healing else usual
 
+    def _candidates_for(self, cluster: Cluster) -> list[Candidate]:
+        """Of a journal every client wants to be the leader."""
+        for name in self._plan.log_names if self._shape.journal else ():
+            self._candidates[name] = Candidate(self, cluster, name)
+        return list(self._candidates.values())
+
+    @property
+    def healing(self) -> bool:
+        return self._plan.healing
+
     def _pipelines(self, logs: dict[str, Log]) -> list[Pipeline]:
         """Anonymous producers of this life, and the named one of this host."""
-        found = []
+        found: list[Pipeline] = []
+        if self._shape.journal:
+            return found
         for number in range(self._shape.producers):
             name = self.random.choice(self._plan.log_names)
             found.append(Pipeline(self, number, name, logs[name], None))
@@ -158,6 +173,9 @@ class Worker:
         return payloads
 
     async def _append(self, name: str, log: Log) -> None:
+        to: Log | JournalLeader | None = self._candidates[name].leader if self._shape.journal else log
+        if to is None:
+            return
         payloads = self.make_payloads()
         append = Append(log=name, payloads=[fingerprint(payload) for payload in payloads])
         single = len(payloads) == 1 and self.random.random() < 0.8
@@ -166,9 +184,9 @@ class Worker:
             append.expect = self._plan.known[name] + 1
             send = log.append(payloads[0], expect=append.expect, timeout=timeout)
         elif single:
-            send = log.append(payloads[0], timeout=timeout)
+            send = to.append(payloads[0], timeout=timeout)
         else:
-            send = log.append_batch(payloads, timeout=timeout)
+            send = to.append_batch(payloads, timeout=timeout)
         if self.random.random() < CANCELLED:
             send = self._change_of_mind(send)
         token = await self._settle_append(append, send)

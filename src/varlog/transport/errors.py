@@ -2,7 +2,7 @@
 
 from google.protobuf.message import DecodeError
 
-from varlog.base.errors import ERRORS, Corrupt, VarlogError
+from varlog.base.errors import ERRORS, Corrupt, Unsupported, VarlogError
 from varlog.wire.proto import varlog_pb2 as pb
 
 MESSAGE_CHARACTERS = 4096
@@ -13,7 +13,11 @@ def encode_error(error: VarlogError) -> bytes:
     value = error.value if 0 <= error.value < 1 << 64 else 0
     text = error.message[:MESSAGE_CHARACTERS].encode(errors="replace").decode()
     return pb.Error(
-        code=error.code, message=text, value=value, replica=getattr(error, "replica", "")
+        code=error.code,
+        message=text,
+        value=value,
+        replica=getattr(error, "replica", ""),
+        capability=getattr(error, "capability", ""),
     ).SerializeToString()
 
 
@@ -26,6 +30,8 @@ def decode_error(header: bytes) -> VarlogError:
     error = ERRORS.get(sent.code, VarlogError)(sent.message, sent.value)
     if isinstance(error, Corrupt):
         error.replica = sent.replica
+    elif isinstance(error, Unsupported):
+        error.capability = sent.capability
     return error
 
 

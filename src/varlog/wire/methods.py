@@ -61,6 +61,7 @@ class Method(IntEnum):
     LEASE = 48
     RECONFIGURE_LOG = 52
     SCRUB_NODE = 56
+    LEAD_LOG = 57
     GATHER = 60
     FORWARD = 61
     RECORD_ARCHIVE = 64
@@ -104,6 +105,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.LEASE: (pb.LeaseRequest, pb.LeaseReply),
     Method.RECONFIGURE_LOG: (pb.ReconfigureLogRequest, pb.LogInfo),
     Method.SCRUB_NODE: (pb.ScrubNodeRequest, pb.NodeInfo),
+    Method.LEAD_LOG: (pb.LeadLogRequest, pb.LeadLogReply),
     Method.GATHER: (pb.GatherRequest, pb.Empty),
     Method.FORWARD: (pb.ForwardedReports, pb.Empty),
     Method.RECORD_ARCHIVE: (pb.RecordArchiveRequest, pb.LogInfo),

@@ -46,3 +46,12 @@ def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | N
     if acknowledged is not None:
         return max(acknowledged, committed(tails, ack))
     return sorted(tails, reverse=True)[ack - silent - 1]
+
+
+def tail_between(tails: Sequence[Slot], members: int, ack: int) -> tuple[Slot, Slot]:
+    """How far a segment is committed at least, and how far something may have been acknowledged.
+
+    `tails` are those of the members that answer, at least as many as a seal needs. Where nobody is silent both are
+    the same; else who wants to know asks again until the first has reached what was the second.
+    """
+    return committed(tails, ack), end_of(tails, members, ack)

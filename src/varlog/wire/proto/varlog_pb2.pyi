@@ -40,6 +40,12 @@ class StreamState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STREAM_WRITABLE: _ClassVar[StreamState]
     STREAM_FINALIZED: _ClassVar[StreamState]
+
+class Candidature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CAMPAIGN: _ClassVar[Candidature]
+    RENEW: _ClassVar[Candidature]
+    RESIGN: _ClassVar[Candidature]
 REPLICA_UNKNOWN: ReplicaState
 REPLICA_OPEN: ReplicaState
 REPLICA_SEALED: ReplicaState
@@ -59,6 +65,9 @@ SEGMENT_SETTLING: SegmentState
 SEGMENT_SEALED: SegmentState
 STREAM_WRITABLE: StreamState
 STREAM_FINALIZED: StreamState
+CAMPAIGN: Candidature
+RENEW: Candidature
+RESIGN: Candidature
 
 class ReplicaId(_message.Message):
     __slots__ = ("log", "segment", "stream")
@@ -107,19 +116,21 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("code", "message", "value", "replica")
+    __slots__ = ("code", "message", "value", "replica", "capability")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITY_FIELD_NUMBER: _ClassVar[int]
     code: int
     message: str
     value: int
     replica: str
-    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
+    capability: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ..., capability: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "unit", "streams", "index")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "unit", "streams", "index", "journal", "writer")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +140,8 @@ class ReplicaSpec(_message.Message):
     UNIT_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
     members: _containers.RepeatedScalarFieldContainer[int]
@@ -138,7 +151,9 @@ class ReplicaSpec(_message.Message):
     unit: int
     streams: int
     index: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., unit: _Optional[int] = ..., streams: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+    journal: bool
+    writer: int
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., unit: _Optional[int] = ..., streams: _Optional[int] = ..., index: _Optional[int] = ..., journal: _Optional[bool] = ..., writer: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -683,7 +698,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit", "leader")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -694,6 +709,7 @@ class SegmentInfo(_message.Message):
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -704,10 +720,21 @@ class SegmentInfo(_message.Message):
     streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
     created_us: int
     unit: int
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ...) -> None: ...
+    leader: JournalLeader
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ...) -> None: ...
+
+class JournalLeader(_message.Message):
+    __slots__ = ("id", "ttl_ms", "name")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    ttl_ms: int
+    name: str
+    def __init__(self, id: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "archive", "archived")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pinned", "archive", "archived")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -728,6 +755,8 @@ class LogInfo(_message.Message):
     RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
     RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     id: int
@@ -750,9 +779,11 @@ class LogInfo(_message.Message):
     retain_ms: int
     retain_bytes: int
     retain_archived: bool
+    journal: bool
+    pinned: _containers.RepeatedScalarFieldContainer[str]
     archive: ArchiveInfo
     archived: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
 
 class ArchiveInfo(_message.Message):
     __slots__ = ("location", "metadata", "endpoint", "region", "first")
@@ -842,7 +873,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pin")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -854,6 +885,8 @@ class CreateLogRequest(_message.Message):
     RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
     RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -865,10 +898,12 @@ class CreateLogRequest(_message.Message):
     retain_ms: int
     retain_bytes: int
     retain_archived: bool
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
+    journal: bool
+    pin: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived", "pin", "unpin")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -883,6 +918,8 @@ class ReconfigureLogRequest(_message.Message):
     RETAIN_MS_FIELD_NUMBER: _ClassVar[int]
     RETAIN_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
+    UNPIN_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -897,7 +934,27 @@ class ReconfigureLogRequest(_message.Message):
     retain_ms: int
     retain_bytes: int
     retain_archived: bool
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ...) -> None: ...
+    pin: _containers.RepeatedScalarFieldContainer[str]
+    unpin: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LeadLogRequest(_message.Message):
+    __slots__ = ("log", "leader", "act")
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    ACT_FIELD_NUMBER: _ClassVar[int]
+    log: int
+    leader: JournalLeader
+    act: Candidature
+    def __init__(self, log: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., act: _Optional[_Union[Candidature, str]] = ...) -> None: ...
+
+class LeadLogReply(_message.Message):
+    __slots__ = ("elected", "log")
+    ELECTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    elected: bool
+    log: LogInfo
+    def __init__(self, elected: _Optional[bool] = ..., log: _Optional[_Union[LogInfo, _Mapping]] = ...) -> None: ...
 
 class GetLogRequest(_message.Message):
     __slots__ = ("name",)

@@ -1,187 +1,25 @@
-"""The same surface without await: one event loop on a thread of its own, and thin wrappers around it.
-
-    with varlog.sync.connect("varlog://127.0.0.1:7700") as cluster:
-        cluster.log("orders").append(b"x")
-
-There is no logic here: every call is handed to the loop's thread and waited for. Objects may be used
-from several threads. A subscription brings whole batches over from the loop's thread, not entries.
-"""
+"""A log, its producers and subscriptions, without await."""
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from varlog import client
 from varlog.base.errors import Unavailable
 from varlog.base.ids import Glsn
-from varlog.client.limits import (
-    LINGER_SECONDS,
-    PATIENCE_SECONDS,
-    PRODUCER_BATCH_BYTES,
-    PRODUCER_BYTES,
-    TIMEOUT_SECONDS,
-)
-from varlog.ports import World
-from varlog.runtime.loop import loop_factory
+from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
+from varlog.sync.thread import LoopThread
 from varlog.wire.batch import Headers
 from varlog.wire.frame import Buffer
-
-__all__ = ["Cluster", "Log", "Producer", "Subscription", "connect"]
-
-Result = TypeVar("Result")
-
-
-class _Thread:
-    """An event loop that runs until it is stopped."""
-
-    def __init__(self) -> None:
-        self._loop = loop_factory()()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="varlog", daemon=True)
-        self._thread.start()
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run to its end on the loop's thread and wait for it; when the wait is interrupted, so is the work."""
-        if not self.alive:
-            work.close()
-            raise Unavailable("the connection to the cluster was closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Have something called on the loop's thread, soon."""
-        if self.alive:
-            self._loop.call_soon_threadsafe(function, *arguments)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-
-def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, world: World | None = None) -> "Cluster":
-    """See `varlog.connect`; to be used as `with`."""
-    return Cluster(client.connect(url, timeout=timeout, world=world))
-
-
-class Cluster:
-    """See `varlog.Cluster`."""
-
-    def __init__(self, cluster: client.Cluster) -> None:
-        self._cluster = cluster
-        self._thread: _Thread | None = None
-
-    def __enter__(self) -> "Cluster":
-        thread = _Thread()
-        try:
-            thread.run(self._cluster.__aenter__())
-        except BaseException:
-            thread.stop()
-            raise
-        self._thread = thread
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            try:
-                thread.run(self._cluster.close())
-            finally:
-                thread.stop()
-
-    def __repr__(self) -> str:
-        return repr(self._cluster)
-
-    def create_log(
-        self,
-        name: str,
-        *,
-        ordering: str = "cut",
-        replicas: int = 3,
-        streams: int = 1,
-        ack: int | None = None,
-        roll_bytes: int = 0,
-        roll_seconds: float = 0.0,
-        retain_bytes: int = 0,
-        retain_seconds: float = 0.0,
-        retain_archived: bool = False,
-        timeout: float | None = None,
-    ) -> "Log":
-        work = self._cluster.create_log(
-            name,
-            ordering=ordering,
-            replicas=replicas,
-            streams=streams,
-            ack=ack,
-            roll_bytes=roll_bytes,
-            roll_seconds=roll_seconds,
-            retain_bytes=retain_bytes,
-            retain_seconds=retain_seconds,
-            retain_archived=retain_archived,
-            timeout=timeout,
-        )
-        return Log(self._run(work), self._running)
-
-    def log(self, name: str) -> "Log":
-        return Log(self._cluster.log(name), self._running)
-
-    def logs(self, *, timeout: float | None = None) -> list[client.LogDescription]:
-        return self._run(self._cluster.logs(timeout=timeout))
-
-    def remove_log(self, name: str, *, timeout: float | None = None) -> None:
-        self._run(self._cluster.remove_log(name, timeout=timeout))
-
-    def nodes(self, *, timeout: float | None = None) -> list[client.NodeDescription]:
-        return self._run(self._cluster.nodes(timeout=timeout))
-
-    def drain_node(self, node: int, *, undo: bool = False, timeout: float | None = None) -> client.NodeDescription:
-        return self._run(self._cluster.drain_node(node, undo=undo, timeout=timeout))
-
-    def check_node(self, node: int, *, timeout: float | None = None) -> client.NodeCheck:
-        return self._run(self._cluster.check_node(node, timeout=timeout))
-
-    def scrub_node(self, node: int, *, timeout: float | None = None) -> client.NodeDescription:
-        return self._run(self._cluster.scrub_node(node, timeout=timeout))
-
-    def remove_node(self, node: int, *, force: bool = False, timeout: float | None = None) -> None:
-        self._run(self._cluster.remove_node(node, force=force, timeout=timeout))
-
-    def status(self, *, timeout: float | None = None) -> client.ClusterStatus:
-        return self._run(self._cluster.status(timeout=timeout))
-
-    @property
-    def _running(self) -> _Thread:
-        if self._thread is None:
-            raise Unavailable("not connected: use the cluster inside `with varlog.sync.connect(...)`")
-        return self._thread
-
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if self._thread is None:
-            work.close()
-        return self._running.run(work)
 
 
 class Log:
     """See `varlog.Log`."""
 
-    def __init__(self, log: client.Log, thread: _Thread) -> None:
+    def __init__(self, log: client.Log, thread: LoopThread) -> None:
         self._log = log
         self._thread = thread
 
@@ -311,6 +149,8 @@ class Log:
         retain_seconds: float | None = None,
         retain_archived: bool | None = None,
         roll: bool = False,
+        pin: Sequence[str] = (),
+        unpin: Sequence[str] = (),
         timeout: float | None = None,
     ) -> client.LogDescription:
         return self._thread.run(
@@ -327,6 +167,8 @@ class Log:
                 retain_seconds=retain_seconds,
                 retain_archived=retain_archived,
                 roll=roll,
+                pin=pin,
+                unpin=unpin,
                 timeout=timeout,
             )
         )
@@ -338,7 +180,7 @@ class Log:
 class Producer:
     """See `varlog.Producer`; the futures are those of `concurrent.futures`."""
 
-    def __init__(self, producer: client.Producer, thread: _Thread) -> None:
+    def __init__(self, producer: client.Producer, thread: LoopThread) -> None:
         self._producer = producer
         self._thread = thread
 
@@ -409,7 +251,7 @@ def _copy(sent: "asyncio.Future[client.Ack]", outcome: "Future[client.Ack]") -> 
 class Subscription(Iterator[client.Entry]):
     """See `varlog.Subscription`: an iterator of entries; `batches()` gives them by the batch."""
 
-    def __init__(self, subscription: client.Subscription, thread: _Thread) -> None:
+    def __init__(self, subscription: client.Subscription, thread: LoopThread) -> None:
         self._subscription = subscription
         self._thread = thread
         self._entries: Iterator[client.Entry] | None = None

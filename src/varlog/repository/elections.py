@@ -1,0 +1,226 @@
+"""Who leads each journal: candidates wait here, one is elected under a lease, and leads until that runs out.
+
+    CAMPAIGN --> waits ---------------.
+    RENEW    --> the lease is longer   >-- lease over, or resigned --> next segment, led by the next candidate
+    RESIGN   --> the lease is over ---'
+
+A lease is for liveness alone: nobody who appends looks at it. What keeps an old leader from acknowledging anything
+is the end of its segment, which is sealed before the next one begins. So leases are kept in memory: a repository
+that begins to lead gives every leader one more ttl. With nobody waiting the segment ends all the same, so that what
+the lost leader had acknowledged can be read, and the next one is led by nobody until a candidate comes.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from math import inf
+
+from varlog.base.errors import Fenced, InvalidArgument, Sealed, Unsupported, VarlogError
+from varlog.base.ids import LogId
+from varlog.ports import Clock
+from varlog.ports.disk import DiskFailed
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLinks
+from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
+from varlog.transport.peer import Request
+from varlog.wire.proto import varlog_pb2 as pb
+
+PARK_S = 1.0
+"""So long a candidate waits for an answer, before it is told to ask again."""
+AWAY_S = 0.5
+"""So long one that was told so counts as waiting."""
+LOOK_S = 1.0
+"""How often it is looked whether there is something to do that nobody has told of."""
+SOON_S = 0.001
+"""Less than this is not waited for: a clock need not even move in so little."""
+PAUSE_S = 0.1
+"""After a leader could not be replaced, before it is tried again."""
+LEAST_TTL_MS, MOST_TTL_MS = 50, 3_600_000
+MOST_CANDIDATES = 1024
+"""That wait for one journal."""
+NAME_CHARACTERS = 128
+
+
+@dataclass(slots=True)
+class _Candidate:
+    leader: pb.JournalLeader
+    until: float
+    """It counts as waiting until then, unless it asks again."""
+    asking: list[Request] = field(default_factory=list)
+
+
+class Elections:
+    """Of all journals, in one term of the repository."""
+
+    def __init__(
+        self, clock: Clock, catalog: Catalog, links: NodeLinks, reconfigurer: Reconfigurer, changing: asyncio.Lock
+    ) -> None:
+        """`changing` is held by whoever changes, seals, removes or heals a log."""
+        self._clock = clock
+        self._catalog = catalog
+        self._links = links
+        self._reconfigurer = reconfigurer
+        self._changing = changing
+        self._began = clock.now()
+        self._leases: dict[LogId, tuple[int, float]] = {}
+        """The leader's id, and when its lease is over."""
+        self._candidates: dict[LogId, dict[int, _Candidate]] = {}
+        """In the order in which they came."""
+        self._not_before: dict[LogId, float] = {}
+        self._troubles: dict[LogId, str] = {}
+        self._wake = asyncio.Event()
+
+    def trouble(self, log: LogId) -> str:
+        """Why nobody new can lead a journal, for people; empty if somebody can or does."""
+        return self._troubles.get(log, "")
+
+    # ------------------------------------------------------------ asked by candidates
+
+    def lead(self, request: Request) -> None:
+        """LEAD_LOG."""
+        message: pb.LeadLogRequest = request.message
+        log = self._catalog.log(message.log)
+        if not log.journal:
+            raise Unsupported(
+                f"log {log.name!r} is no journal: its leader is a node, and everybody may append; "
+                "a journal is made by cluster.journal(name) or create_log(..., journal=True)"
+            )
+        if not message.leader.id or not LEAST_TTL_MS <= message.leader.ttl_ms <= MOST_TTL_MS:
+            raise InvalidArgument(f"a leader has an id, and a ttl of {LEAST_TTL_MS} to {MOST_TTL_MS} ms")
+        leads = log.chain[-1].leader.id == message.leader.id and not log.sealed
+        if message.act == pb.RESIGN:
+            self._resign(request, LogId(log.id), message.leader.id, leads=leads)
+        elif leads:
+            self._extend(LogId(log.id), message.leader)
+            self._answer(request, elected=True)
+        elif log.sealed:
+            raise Sealed(f"log {log.name!r} is sealed", log.chain[-1].end)
+        elif message.act == pb.RENEW:
+            raise Fenced(f"another has taken over log {log.name!r}", log.chain[-1].epoch)
+        else:
+            self._wait_for_election(request, LogId(log.id), message.leader)
+
+    def _resign(self, request: Request, number: LogId, leader: int, *, leads: bool) -> None:
+        self._candidates.get(number, {}).pop(leader, None)
+        if leads:
+            self._leases[number] = (leader, -inf)
+            self._wake.set()
+        self._answer(request, elected=False)
+
+    def _wait_for_election(self, request: Request, number: LogId, leader: pb.JournalLeader) -> None:
+        waiting = self._candidates.setdefault(number, {})
+        candidate = waiting.get(leader.id)
+        if candidate is None:
+            if len(waiting) >= MOST_CANDIDATES:
+                raise InvalidArgument(f"{MOST_CANDIDATES} candidates wait for this journal already")
+            named = pb.JournalLeader(id=leader.id, ttl_ms=leader.ttl_ms)
+            named.name = (leader.name or request.peer.remote)[:NAME_CHARACTERS]
+            candidate = waiting[leader.id] = _Candidate(named, 0.0)
+        candidate.until = self._clock.now() + PARK_S + AWAY_S
+        candidate.asking.append(request)
+        request.peer.on_close(lambda _: self._gone(number, leader.id, request))
+        self._clock.call_later(PARK_S, lambda: self._not_yet(number, leader.id, request))
+        self._wake.set()
+
+    def _gone(self, number: LogId, leader: int, request: Request) -> None:
+        """Its connection has ended: who is not there cannot be elected."""
+        candidate = self._candidates.get(number, {}).get(leader)
+        if candidate is not None and candidate.asking and candidate.asking[-1] is request:
+            del self._candidates[number][leader]
+
+    def _not_yet(self, number: LogId, leader: int, request: Request) -> None:
+        candidate = self._candidates.get(number, {}).get(leader)
+        if candidate is not None and request in candidate.asking:
+            if len(candidate.asking) > 1:
+                candidate.asking.remove(request)
+            self._answer(request, elected=False)
+
+    def _answer(self, request: Request, *, elected: bool) -> None:
+        if request.done:
+            return
+        log = self._catalog.logs.get(LogId(request.message.log))
+        reply = pb.LeadLogReply(elected=elected)
+        if log is not None:
+            reply.log.CopyFrom(self._catalog.served(log))
+        request.reply(reply)
+
+    def _extend(self, number: LogId, leader: pb.JournalLeader) -> None:
+        known = self._leases.get(number)
+        if known is None or known != (leader.id, -inf):
+            self._leases[number] = (leader.id, self._clock.now() + leader.ttl_ms / 1000)
+
+    # ------------------------------------------------------------ electing
+
+    async def run(self) -> None:
+        """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
+        while True:
+            timer = self._clock.call_later(max(SOON_S, self._next() - self._clock.now()), self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            self._wake.clear()  # what is told from here on is looked at in the next round
+            for number in list(self._catalog.logs):
+                if self._is_due(number):
+                    await self._elect(number)
+
+    def _next(self) -> float:
+        """When the next lease is over, or the next pause."""
+        now = self._clock.now()
+        ends = [self._over_at(log) for log in self._catalog.logs.values() if log.journal and log.chain[-1].leader.id]
+        return min([now + LOOK_S, *(end for end in ends if end > now), *self._not_before.values()])
+
+    def _over_at(self, log: pb.LogInfo) -> float:
+        leader = log.chain[-1].leader
+        known = self._leases.get(LogId(log.id))
+        return known[1] if known is not None and known[0] == leader.id else self._began + leader.ttl_ms / 1000
+
+    def _is_due(self, number: LogId) -> bool:
+        log = self._catalog.logs.get(number)
+        if log is None or not log.journal or log.sealed or log.removing:
+            self._forget(number)
+            return False
+        if self._not_before.get(number, -inf) > self._clock.now():
+            return False
+        self._not_before.pop(number, None)
+        if not log.chain[-1].leader.id:
+            return self._first(number) is not None
+        return self._over_at(log) <= self._clock.now()
+
+    def _forget(self, number: LogId) -> None:
+        self._leases.pop(number, None)
+        self._not_before.pop(number, None)
+        self._troubles.pop(number, None)
+        for candidate in self._candidates.pop(number, {}).values():
+            for request in candidate.asking:
+                self._answer(request, elected=False)
+
+    def _first(self, number: LogId) -> _Candidate | None:
+        """Who has waited longest."""
+        now = self._clock.now()
+        waiting = self._candidates.get(number, {})
+        for each in [each for each, candidate in waiting.items() if candidate.until <= now]:
+            del waiting[each]
+        return next(iter(waiting.values()), None)
+
+    async def _elect(self, number: LogId) -> None:
+        try:
+            async with self._changing:
+                if self._is_due(number):  # it may have changed while we waited
+                    await self._begin(number, self._first(number))
+        except DiskFailed:
+            raise  # our own store: whether it has the change is known only after a restart
+        except VarlogError as error:
+            self._troubles[number] = f"nobody new can lead it: {error.message}"
+            self._not_before[number] = self._clock.now() + PAUSE_S
+        else:
+            self._troubles.pop(number, None)
+
+    async def _begin(self, number: LogId, candidate: _Candidate | None) -> None:
+        log = self._catalog.log(number)
+        leader = candidate.leader if candidate is not None else pb.JournalLeader()
+        members = members_for(self._catalog, self._links, log, urgent=True)
+        await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
+        self._leases.pop(number, None)
+        if candidate is not None:
+            self._candidates[number].pop(leader.id, None)
+            self._leases[number] = (leader.id, self._clock.now() + leader.ttl_ms / 1000)
+            for request in candidate.asking:
+                self._answer(request, elected=True)

@@ -1,0 +1,79 @@
+"""Leaders of a journal as processes: one that sleeps for longer than its lease, one that is killed (J4, J5, I11)."""
+
+import signal
+import time
+from pathlib import Path
+
+from tests.cluster.audit import read_log, read_operations, save_history
+from tests.cluster.client_program import LEAD_TTL_S
+from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
+from tests.cluster.processes import eventually
+
+import varlog
+from varlog.sim.checkers import check_history
+from varlog.sim.history import Append, Record
+
+
+def describe(cluster: RealCluster) -> varlog.LogDescription:
+    info = cluster.ask(lambda asked: asked.log("wal").info())
+    assert isinstance(info, varlog.LogDescription)
+    return info
+
+
+def leader_of(cluster: RealCluster, candidates: list[ClientProcess]) -> ClientProcess | None:
+    name = describe(cluster).chain[-1].leader
+    return next((each for each in candidates if each.name == name), None)
+
+
+def another_leads(cluster: RealCluster, candidates: list[ClientProcess], old: ClientProcess) -> ClientProcess:
+    def look() -> ClientProcess | None:
+        found = leader_of(cluster, candidates)
+        return found if found is not old else None
+
+    found = eventually(look, f"another than {old} leads")
+    seen = steady(cluster).position
+    eventually(lambda: steady(cluster).position > seen + 10, f"{found} appends")
+    return found
+
+
+def steady(cluster: RealCluster) -> ClientProcess:
+    """The subscriber that nothing strikes."""
+    return cluster.clients[0]
+
+
+def appends_of(client: ClientProcess) -> list[Append]:
+    return [each for each in read_operations(client.recordings()) if isinstance(each, Append)]
+
+
+def test_a_leader_that_sleeps_or_dies_is_followed_and_acknowledges_nothing_more(tmp_path: Path) -> None:
+    with real_cluster(tmp_path, nodes=3) as cluster:
+        cluster.ask(lambda asked: asked.journal("wal").__enter__())
+        cluster.add_client("subscribe", "wal", "steady")
+        candidates = [cluster.add_client("lead", "wal", f"candidate{number}", pace=0.005) for number in (1, 2)]
+        for client in cluster.clients:
+            client.start()
+        eventually(lambda: steady(cluster).position > 10, "somebody leads, and appends")
+
+        sleeper = eventually(lambda: leader_of(cluster, candidates), "somebody leads")
+        slept_in = describe(cluster).chain[-1]
+        sleeper.signal(signal.SIGSTOP)
+        asleep = time.monotonic()
+        follower = another_leads(cluster, candidates, sleeper)
+        assert time.monotonic() - asleep > LEAD_TTL_S / 2, "its lease had to run out"
+        sleeper.signal(signal.SIGCONT)
+        eventually(lambda: any(each.error == "Fenced" for each in appends_of(sleeper)), "it hears that it is fenced")
+
+        follower.kill()
+        another_leads(cluster, candidates, follower)
+        for client in candidates:
+            if client.alive:
+                assert client.stop() == 0, client.last_words()
+
+        records: list[Record] = [each for client in candidates for each in appends_of(client)]
+        for append in (each for each in records if isinstance(each, Append) and each.outcome == "ack"):
+            if append.client.startswith(sleeper.name) and append.start_time > asleep:
+                assert append.stream != slept_in.streams[0].id, f"{append} was acknowledged in the old segment"
+        final = read_log(cluster.url, "wal")
+        history = save_history(tmp_path / "history.jsonl", [*records, final])
+        assert [str(violation) for violation in check_history(history)] == []
+        assert sum(isinstance(each, Append) and each.outcome == "ack" for each in records) > 20

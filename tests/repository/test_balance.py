@@ -1,0 +1,64 @@
+"""Leaders, primaries and new segments go to the least loaded nodes (J2)."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from tests.servers import Servers, run, servers
+
+import varlog
+
+LOGS = 6
+
+
+def connected(cluster: Servers) -> varlog.Cluster:
+    return varlog.connect(f"varlog://{cluster.repository_address}")
+
+
+def spread(counts: Counter[int], nodes: list[int]) -> int:
+    """How many more the busiest has than the idlest."""
+    found = [counts[node] for node in nodes]
+    return max(found) - min(found)
+
+
+async def loads(client: varlog.Cluster) -> tuple[Counter[int], Counter[int], list[varlog.LogDescription]]:
+    """Of how many open streams each node is a member, and how many it leads or is the primary of."""
+    members: Counter[int] = Counter()
+    primaries: Counter[int] = Counter()
+    logs = await client.logs()
+    for log in logs:
+        for stream in log.chain[-1].streams:
+            if stream.writable:
+                members.update(stream.members)
+                primaries[stream.members[0]] += 1
+    return members, primaries, logs
+
+
+def test_rolls_and_failovers_spread_open_streams_and_their_leaders(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=5, lost_ms=100) as cluster, connected(cluster) as client:
+            for number in range(LOGS):
+                ordering = ("leader", "cut")[number % 2]
+                await client.create_log(f"log{number}", ordering=ordering, replicas=3)
+            everybody = [1, 2, 3, 4, 5]
+            for _ in range(3):
+                members, primaries, logs = await loads(client)
+                assert spread(members, everybody) <= 1
+                assert spread(primaries, everybody) <= 1
+                await asyncio.gather(*(client.log(log.name).reconfigure(roll=True) for log in logs))
+            await cluster.stop_node(2)
+            left = [1, 3, 4, 5]
+            while (await loads(client))[0][2]:
+                await asyncio.sleep(0.05)
+            members, primaries, logs = await loads(client)
+            assert members.total() == 3 * LOGS
+            assert spread(members, left) <= 2, members
+            assert spread(primaries, left) <= 2, primaries
+            await cluster.start_node(2)  # it comes back with all that has ended, and nothing to do
+            for log in logs:
+                await client.log(log.name).reconfigure(roll=True)
+            members, primaries, _ = await loads(client)
+            assert spread(members, everybody) <= 1, members
+            assert spread(primaries, everybody) <= 1, primaries
+
+    run(story())
