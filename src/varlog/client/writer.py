@@ -34,6 +34,7 @@ from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session, Transmission
 from varlog.ports.clock import Timer
 from varlog.transport.peer import Peer, Reply
+from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -52,7 +53,7 @@ class Carried(Protocol):
         ...
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> Buffer:
         """Encoded, with its identity."""
         ...
 

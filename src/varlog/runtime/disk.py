@@ -19,6 +19,7 @@ from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import DiskWorker, Write, call_loop, settle, translate
 from varlog.runtime.lock import LOCK_FILE, FolderLock
 from varlog.runtime.pages import STEP_BYTES, PageCache
+from varlog.wire.buffers import unfilled
 from varlog.wire.frame import Buffer
 
 INLINE_READ_BYTES = 1 << 20
@@ -119,7 +120,7 @@ class RealFile:
 
     def _read_cached(self, offset: int, length: int) -> memoryview | None:
         """None: not all of it is in the page cache, or the kernel cannot tell."""
-        buffer = bytearray(length)
+        buffer = unfilled(length)
         try:
             count = os.preadv(self.fd, [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -132,7 +133,7 @@ class RealFile:
         return memoryview(buffer) if count == length else None
 
     def _read(self, offset: int, length: int) -> memoryview:
-        buffer = memoryview(bytearray(length))
+        buffer = memoryview(unfilled(length))
         count = 0
         while count < length:
             got = os.preadv(self.fd, [buffer[count:]], offset + count)

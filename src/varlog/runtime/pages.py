@@ -18,7 +18,7 @@ from typing import Protocol
 STEP_BYTES = 8 << 20
 """What is let go at a time."""
 
-KEEP_BYTES = 128 << 20
+KEEP_BYTES = 64 << 20
 """Of a disk's newest writes, kept for readers."""
 
 FIXED_SECONDS = 100e-6

@@ -13,6 +13,7 @@ frame is taken as its bytes arrive, so that a claim alone costs its sender more 
 from varlog.base.errors import Corrupt, InvalidArgument, TooLarge, Unsupported, VarlogError
 from varlog.base.limits import FRAME_BYTES, HEADER_BYTES
 from varlog.transport.limits import GROW_BYTES, OWN_BUFFER_BYTES, RECEIVE_BUFFER_BYTES
+from varlog.wire.buffers import unfilled
 from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, PREFACE, Buffer, Frame, Kind
 
 _KINDS = frozenset(int(kind) for kind in Kind)
@@ -116,7 +117,7 @@ class Receiver:
             total = _LENGTH_BYTES + FRAME.unpack_from(rest)[0]
             if total >= OWN_BUFFER_BYTES:
                 self._rest = b""
-                self._own = bytearray(min(total, max(GROW_BYTES, len(rest))))
+                self._own = unfilled(min(total, max(GROW_BYTES, len(rest))))
                 self._own[: len(rest)] = rest
                 self._own_bytes = total
                 self._filled = len(rest)
@@ -127,7 +128,7 @@ class Receiver:
         """The memory of a large frame, with room for more of it."""
         if self._filled < len(own):
             return own
-        grown = bytearray(min(self._own_bytes, 4 * len(own)))
+        grown = unfilled(min(self._own_bytes, 4 * len(own)))
         grown[: self._filled] = own
         self._own = grown
         return grown
