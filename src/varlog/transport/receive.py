@@ -69,26 +69,9 @@ class Receiver:
         if self._own is not None:
             return self._received_own(count)
         end = len(self._rest) + count
-        start = 0
-        if self._expects_preface:
-            start = self._judge_preface(end)
+        start = self._judge_preface(end) if self._expects_preface else 0
         if self.error is not None:
             return []
-        return self._cut(start, end)
-
-    def _judge_preface(self, end: int) -> int:
-        came = bytes(self._shared.view[: min(end, len(PREFACE))])
-        if came == PREFACE:
-            self._expects_preface = False
-            return len(PREFACE)
-        if came[:-1] == PREFACE[:-1]:
-            self.error = Unsupported(f"the other end speaks version {came[-1]} of the protocol, this one {PREFACE[-1]}")
-        elif not PREFACE.startswith(came):
-            self.error = InvalidArgument(f"the other end does not speak this protocol: it began with {came!r}")
-        return 0
-
-    def _cut(self, start: int, end: int) -> list[Frame]:
-        """All frames that lie whole in [start, end) of the shared buffer; what is behind them is kept."""
         frames: list[Frame] = []
         data = bytes(self._shared.view[start:end])
         size = end - start
@@ -110,6 +93,17 @@ class Receiver:
         if at < size or self._rest:
             self._keep(data[at:])
         return frames
+
+    def _judge_preface(self, end: int) -> int:
+        came = bytes(self._shared.view[: min(end, len(PREFACE))])
+        if came == PREFACE:
+            self._expects_preface = False
+            return len(PREFACE)
+        if came[:-1] == PREFACE[:-1]:
+            self.error = Unsupported(f"the other end speaks version {came[-1]} of the protocol, this one {PREFACE[-1]}")
+        elif not PREFACE.startswith(came):
+            self.error = InvalidArgument(f"the other end does not speak this protocol: it began with {came!r}")
+        return 0
 
     def _keep(self, rest: bytes) -> None:
         """What came of the frame that is not whole yet."""
