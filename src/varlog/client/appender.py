@@ -152,7 +152,7 @@ class Appender:
 
     def _flush(self, lane: Lane) -> None:
         most = 0
-        while lane:
+        while lane.last.futures or lane.before:
             try:
                 ready = self._ready(lane)
             except VarlogError as error:
@@ -160,7 +160,9 @@ class Appender:
                 return
             if not ready:
                 return
-            most = most or max(SHARE_APPENDS, -(-len(lane) // len(ready)))
+            if not most:
+                many = lane.before or len(lane.last.futures) > SHARE_APPENDS
+                most = max(SHARE_APPENDS, -(-len(lane) // len(ready))) if many else SHARE_APPENDS
             taken = lane.take(most)
             appends = taken.awaited()
             if appends is not taken:
@@ -206,7 +208,7 @@ class Appender:
 
     def has_room(self) -> None:
         for lane in self._lanes.values():
-            if lane and not lane.scheduled:
+            if not lane.scheduled and (lane.last.futures or lane.before):
                 self._flush(lane)
 
     def refused(self, writer: StreamWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:
