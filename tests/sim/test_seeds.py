@@ -35,6 +35,7 @@ ONCE_FAILED: dict[int, str] = {
     359: "a named producer moved to another stream before its last batches were answered (I2, I4)",
     2212: "what one node alone had of a led segment, never acknowledged, was part of the log and then gone (I1, I14)",
     2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
+    139: "a bit flipped where nobody reads, and whole streams were looked at only when their time was up (I14)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 
