@@ -87,7 +87,7 @@ class RealFile:
 
     def let_go(self, start: int, end: int) -> None:
         """Have the kernel forget what it keeps of this part in memory."""
-        if self.fd >= 0 and not self._disk.closed:
+        if self.fd >= 0 and not self._disk.closed and hasattr(os, "posix_fadvise"):
             self._users += 1
             self._disk.in_helper(self._let_go, start, end, done=self.released)
 
