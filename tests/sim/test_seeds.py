@@ -38,6 +38,7 @@ ONCE_FAILED: dict[int, str] = {
     2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
     50: "a time was looked for on the nodes while they gave up, for the archive, the first entry at it (find)",
     37: "the end of a leader's lease was waited for in steps so small that the clock did not move (defect)",
+    139: "a bit flipped where nobody reads, and whole streams were looked at only when their time was up (I14)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 

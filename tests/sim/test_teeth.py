@@ -93,7 +93,7 @@ EVIDENCE: dict[str, set[str]] = {
     "producers_forgotten": {"I5", "I6"},
     "released_ahead": {"I1", "I2", "I9", "I10"},
     "restarted_leader_goes_on": {"I1", "I2", "I4", "I8", "status"},
-    "pushed_over_a_gap": {"I1", "I8", "I14", "defect", "status"},
+    "pushed_over_a_gap": {"I1", "I2", "I8", "I14", "defect", "status"},
     "retry_with_new_identity": {"I5", "I6"},
     "seal_overtakes_stores": {"I1", "I2", "I8"},
     "seal_quorum_too_small": {"I1", "I2", "I3"},

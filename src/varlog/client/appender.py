@@ -169,7 +169,7 @@ class Appender:
 
     def _flush(self, lane: Lane) -> None:
         most = 0
-        while lane:
+        while lane.last.futures or lane.before:
             try:
                 ready = self._ready(lane)
             except VarlogError as error:
@@ -180,7 +180,9 @@ class Appender:
             if lane.expect is not None and not ready[0].route.written_by_clients:
                 self._fail_lane(lane, unsupported("conditional_append", ready[0].route.ordering))
                 return
-            most = most or max(SHARE_APPENDS, -(-len(lane) // len(ready)))
+            if not most:
+                many = lane.before or len(lane.last.futures) > SHARE_APPENDS
+                most = max(SHARE_APPENDS, -(-len(lane) // len(ready))) if many else SHARE_APPENDS
             taken = lane.take(most, ready[0].most_entries)
             appends = taken.awaited()
             if appends is not taken:
@@ -225,8 +227,8 @@ class Appender:
     # ------------------------------------------------------------ from writers
 
     def has_room(self) -> None:
-        for lane in self._all_lanes():
-            if lane and not lane.scheduled:
+        for lane in self._all_lanes() if self._conditional else self._lanes.values():
+            if not lane.scheduled and (lane.last.futures or lane.before):
                 self._flush(lane)
 
     def refused(self, writer: BatchWriter, batch: Carried, error: VarlogError, behind: list[Carried]) -> None:

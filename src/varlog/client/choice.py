@@ -28,17 +28,17 @@ class Choice:
         """The streams to choose from; None: wait, it is being found out. Raises what refuses the append."""
         if self._checking is not None:
             return None
-        if self._routes.info is None:
+        info = self._routes.info
+        if info is None:
             raise NotFound(f"there is no log named {self._routes.name!r}")
-        sealed = self._routes.sealed
-        if sealed is not None:
+        if info.sealed and (sealed := self._routes.sealed) is not None:
             raise sealed
-        if self._routes.info.journal:
+        if info.journal:
             raise Unsupported(
                 f"log {self._routes.name!r} is a journal: only its leader appends, inside "
                 f"`async with cluster.journal({self._routes.name!r}) as journal, journal.lead() as leader`"
             )
-        found = [route for route in self._routes.streams if route.writable and stream in (None, route.id)]
+        found = [route for route in self._routes.streams if route.writable and (stream is None or stream == route.id)]
         if not found:
             raise self._nothing_writable(stream)
         if found[0].written_by_clients:

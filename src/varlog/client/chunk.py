@@ -8,7 +8,8 @@ from varlog.base.ids import Glsn, ProducerToken, Slot
 from varlog.client.columns import Columns, columns_of
 from varlog.client.entry import Ack, single_acks
 from varlog.client.routes import StreamRoute
-from varlog.wire.batch import encode_batch, stamp_batch
+from varlog.wire.batch import NO_PRODUCER, encode_buffer, stamp_batch
+from varlog.wire.frame import Buffer
 
 Settled = Callable[["Chunk", VarlogError | None, Glsn], None]
 """Those who wait for a chunk have been told: the error, or its first position."""
@@ -49,7 +50,7 @@ class Chunk:
         self._settled = settled
         self._wall_us = wall_us
         self._columns: Columns | None = columns
-        self._data: bytes | None = None
+        self._data: Buffer | None = None
         self._futures = futures
         self._whole = whole
         self._compress = compress
@@ -92,21 +93,17 @@ class Chunk:
         ]
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> Buffer:
         return self._data or b""
 
     def encode(self) -> None:
         """Now rather than when it is sent: raises `TooLarge` if it does not fit."""
         columns = self._columns
         if columns is not None:
-            self._data = encode_batch(
-                columns.payloads,
-                keys=columns.keys,
-                headers=columns.headers,
-                producer=self.producer or bytes(16),
-                sequence=self.sequence,
-                time_us=self._wall_us(),
-                compress=self._compress,
+            payloads, keys, headers, _ = columns
+            producer = self.producer or NO_PRODUCER
+            self._data = encode_buffer(
+                payloads, keys, headers, producer, self.sequence, self._wall_us(), self._compress
             )
             self._columns = None
 
@@ -166,8 +163,11 @@ class Chunk:
             return None
         count = self.count if self._whole else 1
         route = self.route
+        if self._data is not None:
+            self._data = bytes(self._data)  # one for all tokens
+        data = bytes(self.data)
         return ProducerToken(
-            self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data, self.slot
+            self.producer, self.sequence, route.id, route.log, route.segment, index, count, data, self.slot
         )
 
     def _end(self, error: VarlogError | None, first: Glsn) -> None:

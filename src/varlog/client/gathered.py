@@ -10,7 +10,8 @@ from varlog.client.entry import Ack
 from varlog.client.errors import again
 from varlog.client.lane import Appends, Lane
 from varlog.client.routes import StreamRoute
-from varlog.wire.batch import encode_batch, stamp_batch
+from varlog.wire.batch import encode_buffer, stamp_batch
+from varlog.wire.frame import Buffer
 
 
 class GatheredOwner(Protocol):
@@ -47,7 +48,7 @@ class Gathered:
     def __init__(self, appender: GatheredOwner, lane: Lane, appends: Appends, route: StreamRoute) -> None:
         self._appender = appender
         self._appends = appends
-        self._data = appends.data
+        self._data: Buffer | None = appends.data
         self.lane = lane
         self.route = route
         self.cost = appends.cost
@@ -59,7 +60,7 @@ class Gathered:
         """A token of this batch was given out: whoever has it may send the whole batch again, at any time."""
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> Buffer:
         return self._data or b""
 
     def stamp(self, producer: bytes, sequence: int) -> None:
@@ -67,15 +68,9 @@ class Gathered:
         if self._data is not None:
             self._data = stamp_batch(self._data, producer, sequence)
             return
-        columns = self._appends.columns()
-        self._data = encode_batch(
-            columns.payloads,
-            keys=columns.keys,
-            headers=columns.headers,
-            producer=producer,
-            sequence=sequence,
-            time_us=self._appender.wall_us(),
-            compress=self._appends.compress,
+        payloads, keys, headers, _ = self._appends.columns()
+        self._data = encode_buffer(
+            payloads, keys, headers, producer, sequence, self._appender.wall_us(), self._appends.compress
         )
         self._appends.set_columns(Columns([], None, None, 0))
 
@@ -120,7 +115,9 @@ class Gathered:
         self.told = True
         error = OutcomeUnknown(why)
         route = self.route
+        if self._data is not None:
+            self._data = bytes(self._data)  # one for all tokens
         error.token = ProducerToken(
-            self.producer, self.sequence, route.id, route.log, route.segment, index, count, self.data, self.slot
+            self.producer, self.sequence, route.id, route.log, route.segment, index, count, bytes(self.data), self.slot
         )
         return error

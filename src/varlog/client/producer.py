@@ -309,7 +309,7 @@ class Producer:
         chunk = Chunk(self._settled, self._clock.wall_us, columns, [], inf, whole=True, compress=self._compress)
         route, producer = await self._outlet.identity(sequence)
         chunk.stamp(producer, sequence)
-        token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, chunk.data)
+        token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, bytes(chunk.data))
         future = self._new_future()
         future.set_result(await Retry(self._context, token).run(self._timeout))
         return future

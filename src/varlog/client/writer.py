@@ -34,6 +34,7 @@ from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session, Transmission
 from varlog.ports.clock import Timer
 from varlog.transport.peer import Peer, Reply
+from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -52,7 +53,7 @@ class Carried(Protocol):
         ...
 
     @property
-    def data(self) -> bytes:
+    def data(self) -> Buffer:
         """Encoded, with its identity."""
         ...
 
@@ -231,7 +232,7 @@ class StreamWriter:
         """Send whatever waits to be sent, in order."""
         if self._closed or self._timer is not None or self._connecting is not None:
             return
-        for session in self.sessions():
+        for session in self.sessions() if self._over else (self._session,):
             while (flight := session.to_send()) is not None:
                 if self._peer is None or self._peer.closed_error is not None:
                     self.prepare()
@@ -300,11 +301,14 @@ class StreamWriter:
             self._failed(session, sent, error)
         else:
             raise error
-        self._settle(session)
-        if self.idle:
+        if session.forgotten or self._over:
+            self._settle(session)
+        idle = self.idle
+        if idle:
             self.stalled = False
-        self._pump()
-        if self.ready or self.idle:
+        else:
+            self._pump()
+        if idle or self.ready:
             self._owner.has_room()
 
     def _acked(self, session: Session[Carried], sent: Transmission[Carried], reply: pb.AppendReply) -> None:

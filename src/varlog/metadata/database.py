@@ -224,7 +224,11 @@ class Database:
             raise translate(error, self._path) from error
 
     def _expected(self, transaction: Transaction) -> bool:
-        return all(self._version(key) == version for key, version in transaction.expect.items())
+        known = self._versions
+        for key, version in transaction.expect.items():
+            if known.get(key) != version and self._version(key) != version:
+                return False
+        return True
 
     def _version(self, key: str) -> int:
         """0 if there is no such key."""
@@ -246,6 +250,18 @@ class Database:
         self.revision += 1
         self._forget_versions(transaction)
         execute = self._connection.execute
+        deleted = self._delete(transaction) if transaction.delete or transaction.delete_ranges else []
+        for key, value in transaction.put.items():
+            execute(_UPSERT, (key, value, self.revision, checksum(key, value, self.revision)))
+            self._unwritten_pages += 1 + len(value) // PAGE_BYTES
+        self._unwritten_pages += 2 + len(deleted)
+        return [
+            *[Change(key, None) for key in deleted],
+            *[Change(key, value) for key, value in transaction.put.items()],
+        ]
+
+    def _delete(self, transaction: Transaction) -> list[str]:
+        execute = self._connection.execute
         deleted: list[str] = []
         for first, second in transaction.delete_ranges:
             rows = execute("DELETE FROM kv WHERE key >= ? AND key < ? RETURNING key", (first, second))
@@ -254,11 +270,7 @@ class Database:
             deleted.extend(key for (key,) in execute("DELETE FROM kv WHERE key = ? RETURNING key", (key,)).fetchall())
         if deleted:
             execute("UPDATE counter SET revision = ?", (self.revision,))
-        for key, value in transaction.put.items():
-            execute(_UPSERT, (key, value, self.revision, checksum(key, value, self.revision)))
-            self._unwritten_pages += 1 + len(value) // PAGE_BYTES
-        self._unwritten_pages += 2 + len(deleted)
-        return [Change(key, None) for key in deleted] + [Change(key, value) for key, value in transaction.put.items()]
+        return deleted
 
     def commit(self) -> None:
         """Make everything applied since the last one durable, with one sync."""

@@ -248,8 +248,8 @@ class FencedStore:
         self._check_open()
         if not self._leadership.held:
             raise NotLeader(f"{self._leadership.identity} no longer leads {self._leadership.name!r}")
-        fenced = transaction.copy()
-        fenced.expect[self._key] = self._leadership.term
+        expect = {**transaction.expect, self._key: self._leadership.term}
+        fenced = Transaction(expect, transaction.put, transaction.delete, transaction.delete_ranges)
         if await self._store.commit(fenced):
             return True
         found = await self._store.get(self._key)

@@ -118,11 +118,11 @@ class SqliteStore:
         size = sum(map(len, transaction.put.values()))
         if size > TRANSACTION_BYTES:
             raise TooLarge("a metadata transaction is too large", TRANSACTION_BYTES)
-        job = _Job(self._loop.create_future(), transaction=transaction)
-        if size <= ON_THE_SPOT_BYTES and self._perform_on_the_spot(job):
-            applied: bool = job.future.result()
-        else:
-            applied = await self._submit(job)
+        if size <= ON_THE_SPOT_BYTES and not self._waiting and self._resting and not self._closed:
+            start = monotonic()
+            if start >= self._quick.slow_until:
+                return self._perform_on_the_spot(transaction, start)
+        applied: bool = await self._submit(_Job(self._loop.create_future(), transaction=transaction))
         return applied
 
     def watch(self, prefix: str) -> Watch:
@@ -169,20 +169,30 @@ class SqliteStore:
         self._jobs.put(job)
         return job.future
 
-    def _perform_on_the_spot(self, job: _Job) -> bool:
-        """Do it here and now, if nothing is before it and the disk is quick; whether that was so."""
-        start = monotonic()
-        if self._waiting or not self._resting or self._closed or start < self._quick.slow_until:
-            return False
-        assert self._database is not None, "a thread that rests has opened it"
-        self._waiting += 1
-        self._perform(self._database, [job])
-        self._deliver([job])
+    def _perform_on_the_spot(self, transaction: Transaction, start: float) -> bool:
+        """Here and now, for nothing is before it and the disk is quick: a round of one."""
+        database = self._database
+        assert database is not None, "a thread that rests has opened it"
+        if self._failed is not None:
+            raise self._stopped(self._failed)
+        try:
+            changes = database.apply(transaction, alone=True)
+            database.commit()
+        except NoSpace as error:
+            self._undo(database, [], error)
+            if self._failed is not None:
+                raise self._stopped(self._failed) from error
+            raise
+        except BaseException as error:
+            self._fail(error)
+            raise
+        if changes:
+            self._watchers.offer(changes)
         self._quick.tried(start, monotonic())
-        if self._database.checkpoint_due:
+        if database.checkpoint_due:
             # A round of the thread ends with one; should that fail, whoever calls next is told.
             self._submit(_Job(self._loop.create_future(), read=lambda _: None)).add_done_callback(_retrieve)
-        return True
+        return changes is not None
 
     def _deliver(self, jobs: list[_Job]) -> None:
         self._waiting -= len(jobs)
@@ -263,7 +273,7 @@ class SqliteStore:
         """Every job gets its result or its error."""
         try:
             if self._failed is not None:
-                raise DiskFailed(f"the metadata store has stopped: {self._failed.message}")
+                raise self._stopped(self._failed)
             for job in jobs:
                 self._perform_one(database, job, alone=len(jobs) == 1)
             database.commit()
@@ -303,6 +313,10 @@ class SqliteStore:
     def _fail(self, error: BaseException) -> None:
         if self._failed is None:
             self._failed = error if isinstance(error, VarlogError) else DiskFailed(f"{type(error).__name__}: {error}")
+
+    @staticmethod
+    def _stopped(why: VarlogError) -> DiskFailed:
+        return DiskFailed(f"the metadata store has stopped: {why.message}")
 
     def _refuse(self, jobs: list[_Job], error: BaseException) -> None:
         for job in jobs:

@@ -76,6 +76,8 @@ class Watchers:
 
     def offer(self, changes: Sequence[Change]) -> None:
         """Changes in commit order, each to those who watch its key."""
+        if not self._watches:
+            return
         for watch in self._live():
             for change in changes:
                 if change.key.startswith(watch.prefix):

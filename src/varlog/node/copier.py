@@ -97,5 +97,5 @@ class Copier(ABC):
         return run.end, list(batches_in(run.data))
 
     def _request(self, slot: Slot) -> pb.StoreRequest:
-        name = self._replica.id
-        return pb.StoreRequest(log=name.log, segment=name.segment, stream=name.stream, slot=slot, writer=self._writer)
+        log, segment, stream = self._replica.id
+        return pb.StoreRequest(log=log, segment=segment, stream=stream, slot=slot, writer=self._writer)

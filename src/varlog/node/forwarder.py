@@ -13,6 +13,7 @@ if there is none at once. What gets lost on this way the repository sends again,
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from varlog.base.ids import NodeId, Slot
 from varlog.base.ranges import Binding
@@ -20,7 +21,7 @@ from varlog.core.replica import ReplicaState
 from varlog.node.copier import STORE_BYTES, Connect, Copier
 from varlog.node.replica import Replica
 from varlog.ports import Clock, Timer
-from varlog.transport.peer import Peer
+from varlog.transport.peer import Peer, notification
 from varlog.wire.frame import Buffer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -104,7 +105,7 @@ class Forwarder(Copier):
                 await self._wake.wait()
 
     def _wake_if_behind(self) -> None:
-        if self._peer is not None and self._is_behind():
+        if self._peer is not None and self._cursor < self._replica.log.durable and self._is_behind():
             self._wake.set()
 
     # ------------------------------------------------------------ without a task
@@ -128,19 +129,32 @@ class Forwarder(Copier):
 
     def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
         size = sum(map(len, body))
-        peer.notify(Method.STORE, self._with_commits(self._request(self._cursor)), body)
+        peer.push(Method.STORE, self._frame(end, body))
         self._cursor = end
         self._unsure.append((end, size))
         self._unsure_bytes += size
         if self._doubt is None:
             self._set_doubt()
 
+    def _frame(self, end: Slot, body: list[Buffer]) -> Sequence[Buffer]:
+        """The STORE of these batches. Backups that are equally far get the same, made once."""
+        told = (self._writer, self._cursor, end, self._commits)
+        made = self._replica.last_store
+        if made is None or made[0] != told:
+            message = self._with_commits(self._request(self._cursor))
+            made = self._replica.last_store = (told, notification(Method.STORE, message, body))
+        else:
+            self._tell_no_more()
+        return made[1]
+
     # ------------------------------------------------------------ commits
 
     def _committed(self, binding: Binding) -> None:
         """Every member has this on disk, or it would not be committed."""
-        end = binding.slot_end
-        self._sure = max(self._sure, end)
+        slot, _, count = binding
+        end = Slot(slot + count)
+        if end > self._sure:
+            self._sure = end
         full = self._unsure_bytes >= WINDOW_BYTES
         unsure = self._unsure
         while unsure and unsure[0][0] <= end:
@@ -154,16 +168,17 @@ class Forwarder(Copier):
             self._wake.set()
 
     def _with_commits(self, request: pb.StoreRequest) -> pb.StoreRequest:
-        if self._commits:
-            commits, self._commits = self._commits, []
-            for binding, high_watermark in commits:
-                request.commits.add(
-                    slot=binding.slot, glsn=binding.glsn, count=binding.count, high_watermark=high_watermark
-                )
+        for (slot, glsn, count), high_watermark in self._commits:
+            request.commits.add(slot=slot, glsn=glsn, count=count, high_watermark=high_watermark)
+        self._tell_no_more()
+        return request
+
+    def _tell_no_more(self) -> None:
+        """The backup hears of every commit so far."""
+        self._commits = []
         if self._relay is not None:
             self._relay.cancel()
             self._relay = None
-        return request
 
     def _tell_commits(self) -> None:
         """No STORE came to ride on."""

@@ -72,7 +72,8 @@ class Primary:
 
     def append(self, request: Request) -> None:
         """Handle APPEND; raises what refuses it."""
-        self._refuse_closed()
+        if self.closed:
+            self._refuse_closed()
         header = check_batch(request.body)
         size = header.total_bytes
         if size != len(request.body):

@@ -82,6 +82,8 @@ class Replica:
         self.on_fail: list[Callable[[VarlogError], None]] = []
         self.on_finish: list[Callable[[Slot], None]] = []
         self.keep_recent = False
+        self.last_store: tuple[tuple[int, Slot, Slot, list[tuple[Binding, int]]], Sequence[Buffer]] | None = None
+        """What was last sent to a backup: whose, from where to where, with which commits; and the frame."""
         self._clock = clock
         self._scope = scope
         self._changed = changed
@@ -97,6 +99,8 @@ class Replica:
         self._commit_waiters: list[asyncio.Future[None]] = []
         self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
         self._recent_bytes = 0
+        self.recent: Callable[[Slot], tuple[Slot, Buffer] | None] = self._recent.get
+        """The batch that begins at a slot, staged or synced, if it is still in memory: its end and its bytes."""
 
     @property
     def state(self) -> ReplicaState:
@@ -126,7 +130,9 @@ class Replica:
 
     def stage(self, batches: Batches) -> Slot:
         """Take batches at the end of the stream, the primary's way; gives the slot of the first."""
-        self._refuse_store(settle=False)
+        facts = self.log.facts
+        if self._failure is not None or facts.sealed or facts.end is not None:  # not open
+            self._refuse_store(settle=False)
         slot = self.log.appended
         self._stage(slot, batches)
         return slot
@@ -149,7 +155,10 @@ class Replica:
 
     def store_at_end(self, slot: Slot, batches: Batches, done: Done | None = None) -> bool:
         """The usual case of `store`, without a task: False if it is not the usual case."""
-        if slot != self.log.appended or not batches or self.state is not ReplicaState.OPEN:
+        facts = self.log.facts
+        if self._failure is not None or facts.sealed or facts.end is not None:  # not open
+            return False
+        if slot != self.log.appended or not batches:
             return False
         self._stage(slot, batches)
         if done is not None:
@@ -287,9 +296,11 @@ class Replica:
         log = self.log
         if self._failure is not None or log.failure is not None:  # the files fail a moment before all know it
             return
-        match judge_commit(log.committed, log.durable, log.next_glsn, binding):
-            case Verdict.APPLY:
-                self._apply(binding, high_watermark)
+        verdict = judge_commit(log.committed, log.durable, log.next_glsn, binding)
+        if verdict is Verdict.APPLY:
+            self._apply(binding, high_watermark)
+            return
+        match verdict:
             case Verdict.MISSED:
                 self.missed_commits = True
                 self._changed(self)
@@ -406,10 +417,6 @@ class Replica:
         while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
             _, (_, data) = self._recent.popitem(last=False)
             self._recent_bytes -= len(data)
-
-    def recent(self, slot: Slot) -> tuple[Slot, Buffer] | None:
-        """The batch that begins at `slot`, staged or synced, if it is still in memory: its end and its bytes."""
-        return self._recent.get(slot)
 
     # ------------------------------------------------------------ life
 

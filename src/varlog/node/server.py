@@ -169,26 +169,29 @@ class StorageNode:
 
     def _report(self, replicas: Sequence[Replica] | None = None) -> pb.GetReportResponse:
         """What seed 003 calls a report, one message for the whole node; None: of all replicas."""
+        identity = self._volumes[0].identity
         report = pb.GetReportResponse(
-            storage_node_id=self.node_id,
-            boot=self._volumes[0].identity.boot,
-            complete=replicas is None,
-            volumes=self._volume_list() if replicas is None else (),
-            directory_version=self._directory.version,
-            scrub=self._scrubber.status() if replicas is None else None,
+            storage_node_id=identity.node_id, boot=identity.boot, directory_version=self._directory.version
         )
         for replica in self._replicas.all() if replicas is None else replicas:
             _add_row(report, replica)
         if replicas is None:
-            for failed, error in self._replicas.failed.items():
-                report.uncommit_reports.add(
-                    log_id=failed.log,
-                    segment=failed.segment,
-                    log_stream_id=failed.stream,
-                    state=pb.REPLICA_FAILED,
-                    trouble=error.message,
-                )
+            self._complete(report)
         return report
+
+    def _complete(self, report: pb.GetReportResponse) -> None:
+        """What a report of all replicas has besides them."""
+        report.complete = True
+        report.volumes.extend(self._volume_list())
+        report.scrub.CopyFrom(self._scrubber.status())
+        for failed, error in self._replicas.failed.items():
+            report.uncommit_reports.add(
+                log_id=failed.log,
+                segment=failed.segment,
+                log_stream_id=failed.stream,
+                state=pb.REPLICA_FAILED,
+                trouble=error.message,
+            )
 
     # ------------------------------------------------------------ other nodes
 
@@ -222,8 +225,9 @@ class StorageNode:
 
 
 def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
-    log, facts, written, name = replica.log, replica.log.facts, replica.log.written, replica.id
-    report.uncommit_reports.add(
+    log, name = replica.log, replica.id
+    facts, written = log.facts, log.written
+    row = report.uncommit_reports.add(
         log_stream_id=name.stream,
         uncommitted_llsn_offset=facts.committed + 1,
         uncommitted_llsn_length=log.durable - facts.committed,
@@ -234,13 +238,20 @@ def _add_row(report: pb.GetReportResponse, replica: Replica) -> None:
         state=replica.state,
         trimmed_glsn=written.trimmed_glsn,
         stored_bytes=log.stored_bytes,
-        missed_commits=replica.missed_commits,
-        leads=replica.leads,
-        trouble=replica.trouble or _ailment(replica),
-        damage=[
-            pb.Damage(slot=each.slot, end_slot=each.end, glsn=each.glsn, end_glsn=each.glsn_end) for each in log.damage
-        ],
         read_us=replica.read_us,
+    )
+    if replica.missed_commits or replica.leads or replica.trouble or log.damage or replica.full:
+        _add_particulars(row, replica)
+
+
+def _add_particulars(row: pb.LogStreamUncommitReport, replica: Replica) -> None:
+    """What most replicas have nothing to say of."""
+    row.missed_commits = replica.missed_commits
+    row.leads = replica.leads
+    row.trouble = replica.trouble or _ailment(replica)
+    row.damage.extend(
+        pb.Damage(slot=each.slot, end_slot=each.end, glsn=each.glsn, end_glsn=each.glsn_end)
+        for each in replica.log.damage
     )
 
 

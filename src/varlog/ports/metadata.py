@@ -40,7 +40,12 @@ class Transaction:
     def check(self) -> None:
         """Raise `InvalidArgument` for what no store takes: odd keys, and a key that is both put and deleted."""
         for key in (*self.expect, *self.put, *self.delete):
-            _check_key(key)
+            if not key or not key.isascii():
+                _check_key(key)
+        if self.delete or self.delete_ranges:
+            self._check_deleted()
+
+    def _check_deleted(self) -> None:
         for key in self.put:
             if key in self.delete or any(first <= key < second for first, second in self.delete_ranges):
                 raise InvalidArgument(f"one transaction both puts and deletes {key!r}")

@@ -71,9 +71,10 @@ class Orderer:
         self._announce = announce
         self._orders: dict[LogId, LogOrder] = {}
         self._due: dict[LogId, LogOrder] = {}
-        self._wake = asyncio.Event()
-        self._planning = asyncio.Lock()
-        """Held by who waits for the next cut to make."""
+        self._idle: list[asyncio.Future[None]] = []
+        """Of each `run` that has nothing to do."""
+        self._choosing = False
+        """One of them has been called, or needs no call, and makes the next cut of all that is due by then."""
         self._last: _Ended | None = None
         """Of the transaction planned last."""
         self._under_way = 0
@@ -184,14 +185,14 @@ class Orderer:
         if known is not None:
             known.finalized = False
         self._due[log] = order
-        self._wake.set()
+        self._call()
 
     def reopen(self, log: LogId) -> None:
         """It is not to be closed after all."""
         order = self.order(log)
         order.reopen()
         self._due[log] = order
-        self._wake.set()
+        self._call()
 
     # ------------------------------------------------------------ reports
 
@@ -199,7 +200,16 @@ class Orderer:
         order = self._orders.get(log)
         if order is not None and order.report(node, stream, tail, bound):
             self._due[log] = order
-            self._wake.set()
+            if self._idle and not self._choosing:
+                self._call()
+
+    def _call(self) -> None:
+        """A cut may be due: one who is idle makes it. If nobody is, the first to be so looks by himself."""
+        while self._idle and not self._choosing:
+            idle = self._idle.pop()
+            if not idle.done():  # it is cancelled when the repository stops
+                self._choosing = True
+                idle.set_result(None)
 
     # ------------------------------------------------------------ the loop
 
@@ -209,12 +219,15 @@ class Orderer:
         An error of the store ends it: what is not persisted is never announced.
         """
         while True:
-            async with self._planning:
-                await self._wake.wait()
-                if self._under_way:
-                    await self._keep_apart()
-                self._wake.clear()
-                planned = self._plan()
+            if self._choosing or not self._due:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
+            self._choosing = True
+            if self._under_way:
+                await self._keep_apart()
+            self._choosing = False
+            planned = self._plan()
             if planned is not None:
                 await self._persist(planned)
 
@@ -232,7 +245,11 @@ class Orderer:
 
     def _plan(self) -> Planned | None:
         due, self._due = self._due, {}
-        cuts = [(order, cut) for order in due.values() if (cut := order.next_cut()) is not None]
+        cuts: list[tuple[LogOrder, Cut]] = []
+        for order in due.values():
+            cut = order.next_cut()
+            if cut is not None:
+                cuts.append((order, cut))
         if not cuts:
             return None
         transaction = Transaction()

@@ -18,6 +18,8 @@ from varlog.base.errors import InvalidArgument, Unavailable, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import DiskWorker, Write, call_loop, settle, translate
 from varlog.runtime.lock import LOCK_FILE, FolderLock
+from varlog.runtime.pages import STEP_BYTES, PageCache
+from varlog.wire.buffers import unfilled
 from varlog.wire.frame import Buffer
 
 INLINE_READ_BYTES = 1 << 20
@@ -40,11 +42,16 @@ class RealFile:
         self._disk = disk
         self._closed = False
         self._users = 0
+        self._passed = 0
+        """Up to here it was written, and the disk's `pages` were told."""
 
     async def write(self, offset: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
         self._check_open()
         if self._disk.read_only:
             raise DiskFailed(f"{self.path} was opened for reading only")
+        if offset >= self._passed + STEP_BYTES:
+            passed, self._passed = self._passed, offset - offset % STEP_BYTES
+            self._disk.pages.passed(self, passed, self._passed)
         worker = self._disk.worker
         if sync and worker.perform(self, offset, buffers):
             return
@@ -73,8 +80,16 @@ class RealFile:
         return await self._disk.in_helper(self._size, done=self.released)
 
     def close(self) -> None:
+        if self._passed and not self._closed:
+            self._disk.pages.closes(self)
         self._closed = True
         self._close_if_unused()
+
+    def let_go(self, start: int, end: int) -> None:
+        """Have the kernel forget what it keeps of this part in memory."""
+        if self.fd >= 0 and not self._disk.closed and hasattr(os, "posix_fadvise"):
+            self._users += 1
+            self._disk.in_helper(self._let_go, start, end, done=self.released)
 
     # ------------------------------------------------------------ who uses the descriptor
 
@@ -105,7 +120,7 @@ class RealFile:
 
     def _read_cached(self, offset: int, length: int) -> memoryview | None:
         """None: not all of it is in the page cache, or the kernel cannot tell."""
-        buffer = bytearray(length)
+        buffer = unfilled(length)
         try:
             count = os.preadv(self.fd, [buffer], offset, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -118,7 +133,7 @@ class RealFile:
         return memoryview(buffer) if count == length else None
 
     def _read(self, offset: int, length: int) -> memoryview:
-        buffer = memoryview(bytearray(length))
+        buffer = memoryview(unfilled(length))
         count = 0
         while count < length:
             got = os.preadv(self.fd, [buffer[count:]], offset + count)
@@ -143,6 +158,12 @@ class RealFile:
     def _size(self) -> int:
         return os.fstat(self.fd).st_size
 
+    def _let_go(self, start: int, end: int) -> None:
+        try:
+            os.posix_fadvise(self.fd, start, end - start, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            pass  # it was advice
+
 
 class RealDisk:
     """One volume. `read_only` takes no lock and changes nothing: for tools that look at files."""
@@ -158,7 +179,8 @@ class RealDisk:
         else:
             _make_root(self._root)
             self._lock = _take_lock(self._root)
-        self.worker = DiskWorker(self.name)
+        self.pages = PageCache()
+        self.worker = DiskWorker(self.name, self.pages)
         self._helper = ThreadPoolExecutor(1, thread_name_prefix="disk helper")
         self._readers = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="disk reader")
         self._files: dict[RealFile, None] = {}
@@ -189,6 +211,10 @@ class RealDisk:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         pool.submit(_work, future, work, arguments, done)
         return future
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def forget(self, file: RealFile) -> None:
         self._files.pop(file, None)

@@ -16,11 +16,12 @@ import os
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, NamedTuple, Protocol
 
 from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
 from varlog.ports.disk import DiskFailed
+from varlog.runtime.pages import PageCache
 from varlog.runtime.quick import Quickness
 from varlog.wire.buffers import gather
 from varlog.wire.frame import Buffer
@@ -81,8 +82,9 @@ def translate(error: OSError, path: str) -> VarlogError:
 class DiskWorker:
     """A thread with a queue. Started by the first write, ended by `close`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, pages: PageCache) -> None:
         self._name = name
+        self._pages = pages
         self._queue: SimpleQueue[Write | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._one_call = hasattr(os, "RWF_DSYNC")
@@ -137,9 +139,13 @@ class DiskWorker:
             going_on = gathered[-1] is not None
             writes = [write for write in gathered if write is not None]
             if writes:
+                begun = thread_time()
                 done = self._perform(writes)
                 self._performed += len(writes)
                 _tell(done)
+                if not self._pages.dear:
+                    size = sum(len(buffer) for write in writes for buffer in write.buffers)
+                    self._pages.wrote(size, thread_time() - begun)
 
     # ------------------------------------------------------------ one round
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from varlog.base.errors import InvalidArgument, Unavailable
 
 LOCK_FILE = "lock"
+PID_BYTES = 20
+"""Always as long, and written in place: a full volume has no block for it to spare."""
 
 
 def make_data_folder(folder: Path) -> None:
@@ -44,8 +46,7 @@ class FolderLock:
             raise Unavailable(f"the data folder {folder} cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            os.pwrite(self._file, f"{os.getpid():<{PID_BYTES}}\n".encode(), 0)
         except BlockingIOError:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
             self.release()

@@ -321,8 +321,11 @@ class Scenario:
         return bool(probes)
 
     async def _await_healed(self, admin: Process) -> None:
-        """Until streams that lost a member for good are replaced, where that can be, or time is up."""
-        deadline = self.loop.now + BOUND_SECONDS
+        """Until streams that lost a member for good are replaced, where that can be, or time is up.
+
+        A flipped bit that nobody reads is never found: then time is left to look at the streams it did not hurt.
+        """
+        deadline = self.loop.now + BOUND_SECONDS / (1 if self._nemesis.rotten is None else 2)
         while True:
             self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
             if all(map(self._is_whole, self.infos.values())) or self.loop.now > deadline:

@@ -38,16 +38,17 @@ class Facts:
     def bind(self, binding: Binding, high_watermark: int) -> None:
         """Slots get their GLSNs, without a gap in slots and never going back in GLSNs."""
         slot, glsn, count = binding
-        if count <= 0 or slot != self.committed or glsn < max(self.next_glsn, 1):
+        if count <= 0 or slot != self.committed or glsn < self.next_glsn or glsn < 1:
             raise InvalidArgument(
                 f"binding of slot {binding.slot} (+{binding.count}) to GLSN {binding.glsn} does not follow "
                 f"slot {self.committed}, GLSN {self.next_glsn}"
             )
         self.committed = slot + count
         self.next_glsn = glsn + count
-        self.high_watermark = max(self.high_watermark, high_watermark)
-        covered = min(self.trimmed_glsn + 1, self.next_glsn) - glsn
-        if covered > 0:
+        if high_watermark > self.high_watermark:
+            self.high_watermark = high_watermark
+        if self.trimmed_glsn >= glsn:
+            covered = min(self.trimmed_glsn + 1, self.next_glsn) - glsn
             self.trimmed = max(self.trimmed, slot + covered)
 
     def trim(self, slot: int, glsn: int) -> None:

@@ -85,6 +85,8 @@ class Files:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._files: list[DataFile] = []
+        self.last: DataFile
+        """Set by the first `append`."""
         self._firsts: list[int] = []
         self._full_bytes: int | None = None
         """Of all files but the last; None: to be counted."""
@@ -104,10 +106,6 @@ class Files:
         return self._files[number]
 
     @property
-    def last(self) -> DataFile:
-        return self._files[-1]
-
-    @property
     def full(self) -> list[DataFile]:
         """All but the last."""
         return self._files[:-1]
@@ -116,12 +114,13 @@ class Files:
     def stored_bytes(self) -> int:
         if self._full_bytes is None:
             self._full_bytes = sum(file.end for file in self.full)
-        return self._full_bytes + self._files[-1].end
+        return self._full_bytes + self.last.end
 
     def append(self, file: DataFile) -> None:
         invariant(not self._firsts or file.first_slot > self._firsts[-1], "files follow each other", file=file.name)
         self._full_bytes = None
         self._files.append(file)
+        self.last = file
         self._firsts.append(file.first_slot)
 
     def remove_first(self, count: int) -> list[DataFile]:

@@ -78,7 +78,8 @@ class BindingColumn:
     def add(self, binding: Binding) -> None:
         """The next slots, continuing where the column ends."""
         slot, glsn, count = binding
-        invariant(slot == self.end, "bindings of a file are added in order", binding=binding, end=self.end)
+        if slot != self.end:
+            invariant(False, "bindings of a file are added in order", binding=binding, end=self.end)
         if not self.slots or self.glsns[-1] + slot - self.slots[-1] != glsn:
             self.slots.append(slot)
             self.glsns.append(glsn)

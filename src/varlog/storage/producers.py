@@ -116,13 +116,15 @@ class ProducerTable:
             self._rows -= len(window.rows) // 2 if window is not None else 0
             window = self._windows[producer] = _Window(sequence)
         self._windows.move_to_end(producer)
-        if sequence == window.next:
-            window.rows.append(slot)
-            window.rows.append(count)
+        rows = window.rows
+        if sequence == window.first + len(rows) // 2:
+            rows.append(slot)
+            rows.append(count)
             self._rows += 1
-            if len(window.rows) > 2 * (limits.PRODUCER_WINDOW + _SLACK):
+            if len(rows) > 2 * (limits.PRODUCER_WINDOW + _SLACK):
                 self._rows -= window.cut_front(limits.PRODUCER_WINDOW)
-        self._forget_silent()
+        if len(self._windows) > limits.PRODUCERS_PER_STREAM:
+            self._forget_silent()
         if self._rows > ROWS_PER_STREAM:
             self._shrink()
 

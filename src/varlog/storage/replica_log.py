@@ -254,10 +254,12 @@ class ReplicaLog:
     def stage_batches(self, slot: Slot, batches: Sequence[tuple[Buffer, BatchHeader]]) -> None:
         """Take batches at the end, checked by the caller. `NoSpace`: none of them was taken."""
         self._check()
+        writer = self._writer
         if self.facts.end is not None:
             raise Sealed(f"replica {self.replica} ends at slot {self.facts.end}", self.facts.end)
-        invariant(slot == self._writer.appended, "batches go to the end", slot=slot, appended=self._writer.appended)
-        self._writer.stage_batches(batches)
+        if slot != writer.appended:
+            invariant(False, "batches go to the end", slot=slot, appended=writer.appended)
+        writer.stage_batches(batches)
         for _, header in batches:
             self.producers.record(header.producer, header.sequence, slot, header.count)
             slot = Slot(slot + header.count)
@@ -306,7 +308,8 @@ class ReplicaLog:
         wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good.
         """
         self._check()
-        invariant(not self._syncing, "one sync at a time", replica=self.replica)
+        if self._syncing:
+            invariant(False, "one sync at a time", replica=self.replica)
         self._syncing = True
         try:
             if self._trim_to:

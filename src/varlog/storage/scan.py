@@ -20,6 +20,8 @@ BIND = Struct("<QQQ")
 TRIM = Struct("<Q")
 """GLSN."""
 
+_BIND = int(RecordKind.BIND)
+
 OnBatch = Callable[[Slot, BatchHeader], None]
 
 
@@ -28,14 +30,14 @@ def fold(facts: Facts, end_slot: int, kind: int, slot: int, data: Buffer, body: 
 
     `end_slot` is one past the last slot stored before it. `InvalidArgument`: it cannot follow, and changed nothing.
     """
+    if kind == _BIND:
+        glsn, count, high_watermark = BIND.unpack_from(data, body)
+        if slot + count > end_slot:
+            raise InvalidArgument(f"a binding up to slot {slot + count}, stored are {end_slot}")
+        binding = Binding(Slot(slot), Glsn(glsn), count)
+        facts.bind(binding, high_watermark)
+        return binding
     match kind:
-        case RecordKind.BIND:
-            glsn, count, high_watermark = BIND.unpack_from(data, body)
-            binding = Binding(Slot(slot), Glsn(glsn), count)
-            if binding.slot_end > end_slot:
-                raise InvalidArgument(f"a binding up to slot {binding.slot_end}, stored are {end_slot}")
-            facts.bind(binding, high_watermark)
-            return binding
         case RecordKind.TRIM:
             facts.trim(slot, TRIM.unpack_from(data, body)[0])
         case RecordKind.SEAL:

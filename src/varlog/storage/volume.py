@@ -1,6 +1,7 @@
 """A volume: one data folder of a node. Knows whose it is, and which replicas lie on it.
 
-    identity                            cluster, node, incarnation, boot counter
+    identity                            cluster, node, incarnation
+    boots                               how often the node was started, see `boots`
     replicas/<log>.<segment>.<stream>/  one folder a replica, see `layout`; of a copy with its number
 
 While a damaged replica is copied anew, both folders are there; once the copy is complete, it alone counts.
@@ -21,6 +22,7 @@ from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, 
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
+from varlog.storage.boots import count_boot, read_boots
 from varlog.storage.folders import drop_folder
 from varlog.storage.place import read_whole
 
@@ -63,7 +65,9 @@ class Volume:
         """Read whose volume this is; an empty folder is formatted. What was half dropped or half copied goes."""
         names = await disk.list("")
         if IDENTITY in names:
-            volume = cls(disk, _decode(await read_whole(disk, IDENTITY)))
+            identity = _decode(await read_whole(disk, IDENTITY))
+            boots = await read_boots(disk, identity.incarnation)
+            volume = cls(disk, replace(identity, boot=max(identity.boot, boots)))
         else:
             volume = await cls._format(disk, names, random)
         await volume._sweep()
@@ -88,8 +92,9 @@ class Volume:
         self.identity = identity
 
     async def begin_boot(self) -> None:
-        """Count one more start of the node."""
-        await self.save_identity(replace(self.identity, boot=self.identity.boot + 1))
+        """Count one more start of the node; works on a full volume, but for the first time."""
+        known = self.identity
+        self.identity = replace(known, boot=await count_boot(self.disk, known.incarnation, known.boot))
 
     async def join(self, cluster_id: str, node_id: int) -> None:
         """The node belongs to this cluster, under this id, from now on for ever."""

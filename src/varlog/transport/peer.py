@@ -39,7 +39,19 @@ from varlog.transport.service import Service
 from varlog.wire.frame import Buffer, Frame, Kind, encode_frame
 from varlog.wire.methods import Method
 
-__all__ = ["Body", "Handler", "Handlers", "PartStream", "Peer", "Reply", "Request", "Server", "connect", "serve"]
+__all__ = [
+    "Body",
+    "Handler",
+    "Handlers",
+    "PartStream",
+    "Peer",
+    "Reply",
+    "Request",
+    "Server",
+    "connect",
+    "notification",
+    "serve",
+]
 
 Body = Sequence[Buffer]
 Handler = Callable[[Request], Awaitable[None] | None]
@@ -49,6 +61,11 @@ Handlers = Mapping[Method, Handler]
 
 _NOTIFY = int(Kind.NOTIFY)
 _PING_FRAME = encode_frame(Kind.PING, 0, 0)
+
+
+def notification(method: Method, message: Message, body: Body = ()) -> list[Buffer]:
+    """What `Peer.push` sends."""
+    return encode_frame(_NOTIFY, method, 0, message.SerializeToString(), body)
 
 
 class Peer:
@@ -119,6 +136,13 @@ class Peer:
             self._pushed |= 1 << method
             self._sent = True
             self._channel.send(encode_frame(_NOTIFY, method, 0, message.SerializeToString(), body))
+
+    def push(self, method: Method, frame: Sequence[Buffer]) -> None:
+        """The same with a `notification` that was made before, perhaps for several."""
+        if self.closed_error is None:
+            self._pushed |= 1 << method
+            self._sent = True
+            self._channel.send(frame)
 
     # ------------------------------------------------------------ the connection
 

@@ -13,6 +13,7 @@ frame is taken as its bytes arrive, so that a claim alone costs its sender more 
 from varlog.base.errors import Corrupt, InvalidArgument, TooLarge, Unsupported, VarlogError
 from varlog.base.limits import FRAME_BYTES, HEADER_BYTES
 from varlog.transport.limits import GROW_BYTES, OWN_BUFFER_BYTES, RECEIVE_BUFFER_BYTES
+from varlog.wire.buffers import unfilled
 from varlog.wire.frame import FRAME, FRAME_HEADER_BYTES, PREFACE, Buffer, Frame, Kind
 
 _KINDS = frozenset(int(kind) for kind in Kind)
@@ -68,26 +69,9 @@ class Receiver:
         if self._own is not None:
             return self._received_own(count)
         end = len(self._rest) + count
-        start = 0
-        if self._expects_preface:
-            start = self._judge_preface(end)
+        start = self._judge_preface(end) if self._expects_preface else 0
         if self.error is not None:
             return []
-        return self._cut(start, end)
-
-    def _judge_preface(self, end: int) -> int:
-        came = bytes(self._shared.view[: min(end, len(PREFACE))])
-        if came == PREFACE:
-            self._expects_preface = False
-            return len(PREFACE)
-        if came[:-1] == PREFACE[:-1]:
-            self.error = Unsupported(f"the other end speaks version {came[-1]} of the protocol, this one {PREFACE[-1]}")
-        elif not PREFACE.startswith(came):
-            self.error = InvalidArgument(f"the other end does not speak this protocol: it began with {came!r}")
-        return 0
-
-    def _cut(self, start: int, end: int) -> list[Frame]:
-        """All frames that lie whole in [start, end) of the shared buffer; what is behind them is kept."""
         frames: list[Frame] = []
         data = bytes(self._shared.view[start:end])
         size = end - start
@@ -110,13 +94,24 @@ class Receiver:
             self._keep(data[at:])
         return frames
 
+    def _judge_preface(self, end: int) -> int:
+        came = bytes(self._shared.view[: min(end, len(PREFACE))])
+        if came == PREFACE:
+            self._expects_preface = False
+            return len(PREFACE)
+        if came[:-1] == PREFACE[:-1]:
+            self.error = Unsupported(f"the other end speaks version {came[-1]} of the protocol, this one {PREFACE[-1]}")
+        elif not PREFACE.startswith(came):
+            self.error = InvalidArgument(f"the other end does not speak this protocol: it began with {came!r}")
+        return 0
+
     def _keep(self, rest: bytes) -> None:
         """What came of the frame that is not whole yet."""
         if len(rest) >= FRAME_HEADER_BYTES and self.greeted:
             total = _LENGTH_BYTES + FRAME.unpack_from(rest)[0]
             if total >= OWN_BUFFER_BYTES:
                 self._rest = b""
-                self._own = bytearray(min(total, max(GROW_BYTES, len(rest))))
+                self._own = unfilled(min(total, max(GROW_BYTES, len(rest))))
                 self._own[: len(rest)] = rest
                 self._own_bytes = total
                 self._filled = len(rest)
@@ -127,7 +122,7 @@ class Receiver:
         """The memory of a large frame, with room for more of it."""
         if self._filled < len(own):
             return own
-        grown = bytearray(min(self._own_bytes, 4 * len(own)))
+        grown = unfilled(min(self._own_bytes, 4 * len(own)))
         grown[: self._filled] = own
         self._own = grown
         return grown

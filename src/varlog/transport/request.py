@@ -63,10 +63,6 @@ class Request:
         """Seconds the caller waits; for a stream, for its first part."""
         return self._frame.timeout_ms / 1000
 
-    @property
-    def frame_bytes(self) -> int:
-        return FRAME_HEADER_BYTES + len(self._frame.header) + len(self.body)
-
     # ------------------------------------------------------------ answering
 
     def reply(self, message: Message, body: Sequence[Buffer] = ()) -> None:

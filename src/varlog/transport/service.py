@@ -11,7 +11,7 @@ from varlog.base.invariant import InvariantBroken
 from varlog.transport import limits
 from varlog.transport.errors import internal_error
 from varlog.transport.request import Request
-from varlog.wire.frame import CREDIT, PROBE, Frame
+from varlog.wire.frame import CREDIT, FRAME_HEADER_BYTES, PROBE, Frame
 from varlog.wire.methods import MESSAGES, PUSHES, Method
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Service:
             request.cancel()
             return
         now = self._clock.now()
-        request.deadline = deadline = now + request.timeout
+        request.deadline = deadline = now + request._frame.timeout_ms / 1000
         self._requests[request.request_id] = request
         self._count(request)
         if deadline < self.peer._deadlines.at:
@@ -163,9 +163,9 @@ class Service:
 
     def _count(self, request: Request) -> None:
         request.listed = True
-        request.counted_bytes = request.frame_bytes
+        request.counted_bytes = size = FRAME_HEADER_BYTES + len(request._frame.header) + len(request.body)
         self._handling += 1
-        self._handling_bytes += request.counted_bytes
+        self._handling_bytes += size
         self._streams += request.streamed
         if self._handling >= limits.REQUESTS_IN_HANDLING or self._handling_bytes >= limits.BYTES_IN_HANDLING:
             self.overloaded = True

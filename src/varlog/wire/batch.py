@@ -60,6 +60,7 @@ JUNK = 8
 KNOWN_FLAGS = KEYS | HEADERS | ZSTD | JUNK
 
 NO_PRODUCER = bytes(16)
+_NO_HEADER = bytes(HEADER_BYTES)
 
 Headers = Mapping[str, bytes]
 
@@ -149,13 +150,26 @@ def encode_batch(
     compress: bool = False,
 ) -> bytes:
     """Encode entries into a batch. Sizes are judged here, before anything is sent."""
+    return bytes(encode_buffer(payloads, keys, headers, producer, sequence, time_us, compress))
+
+
+def encode_buffer(
+    payloads: Sequence[bytes],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Headers] | None,
+    producer: bytes,
+    sequence: int,
+    time_us: int,
+    compress: bool,
+) -> bytearray:
+    """The same in memory that nobody else has: entries are copied once, behind room for the header, known last."""
     count = len(payloads)
     if not count:
         raise InvalidArgument("an append needs at least one entry")
     if count > limits.BATCH_ENTRIES:
         raise TooLarge(f"{count} entries in one batch", limits.BATCH_ENTRIES)
     flags = 0
-    buffers: list[Buffer] = []
+    buffers: list[Buffer] = [_NO_HEADER]
     add_binary(buffers, payloads)
     if keys is not None:
         flags |= KEYS
@@ -163,18 +177,28 @@ def encode_batch(
     if headers is not None:
         flags |= HEADERS
         _add_headers(buffers, headers)
-    body = b"".join(buffers)
-    raw_bytes = len(body)
+    data = bytearray().join(buffers)
+    raw_bytes = len(data) - HEADER_BYTES
     if raw_bytes > limits.BATCH_BYTES:
         raise TooLarge(f"a batch of {raw_bytes} bytes", limits.BATCH_BYTES)
     if compress:
-        packed = _compress(body)
+        packed = _compress(memoryview(data)[HEADER_BYTES:])
         if len(packed) < raw_bytes:
             flags |= ZSTD
-            body = packed
-    return _with_checksum(
-        HEADER.pack(MAGIC, VERSION, flags, 0, 0, count, len(body), raw_bytes, time_us, sequence, producer), body
-    )
+            data = bytearray().join((_NO_HEADER, packed))
+    _fill_header(data, flags, count, raw_bytes, time_us, sequence, producer)
+    return data
+
+
+def _fill_header(
+    data: bytearray, flags: int, count: int, raw_bytes: int, time_us: int, sequence: int, producer: bytes
+) -> None:
+    """Before a body that is there already."""
+    body_bytes = len(data) - HEADER_BYTES
+    HEADER.pack_into(data, 0, MAGIC, VERSION, flags, 0, 0, count, body_bytes, raw_bytes, time_us, sequence, producer)
+    view = memoryview(data)
+    crc = crc32c(view[CRC_FROM:], crc32c(view[:CRC_AT]))
+    view[CRC_AT:CRC_FROM] = crc.to_bytes(4, "little")
 
 
 def junk_batch(count: int) -> bytes:
@@ -297,7 +321,7 @@ def _decoded(names: list[bytes]) -> list[str]:
     return [known[name] for name in names]
 
 
-def _compress(body: bytes) -> bytes:
+def _compress(body: memoryview) -> bytes:
     try:
         import zstandard
     except ImportError as missing:

@@ -48,6 +48,9 @@ class RecordKind(IntEnum):
     """Body: count (u64); slots from `slot` on were filled, not written."""
 
 
+_BATCH = int(RecordKind.BATCH)
+
+
 class Record(NamedTuple):
     """Where a record lies in a buffer."""
 
@@ -70,7 +73,7 @@ def encode_record_header(kind: int, slot: int, generation: int, synced: int, bod
     start = _START.pack(MAGIC, kind, 0, 0, len(body))
     rest = _REST.pack(slot, generation, synced)
     crc = crc32c(rest, crc32c(start))
-    if kind != RecordKind.BATCH:
+    if kind != _BATCH:
         crc = crc32c(body, crc)
     return start + crc.to_bytes(4, "little") + rest
 

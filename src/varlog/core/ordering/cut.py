@@ -206,12 +206,13 @@ class LogOrder:
         known = self._streams.get(stream)
         if known is None or node not in known.members:
             return False
-        self._notice_amnesia(known, node, tail)
+        if tail < known.tails.get(node, FIRST_SLOT) or tail < known.committed:
+            self._notice_amnesia(known, node, tail)
         known.tails[node] = tail
         if bound > known.bound.get(node, -1):
             known.bound[node] = bound
             self._release(known)
-        return not self._closed and known.ready_end() > known.planned
+        return tail > known.planned and not self._closed and known.ready_end() > known.planned
 
     def _notice_amnesia(self, stream: StreamOrder, node: NodeId, tail: Slot) -> None:
         # Members of a closed log cut off what lies beyond its end: they have forgotten nothing that counts.
@@ -236,7 +237,7 @@ class LogOrder:
         if not bindings:
             return None
         previous, high = self._planned, glsn - 1
-        commits = tuple(Commit(stream, binding, previous, high) for stream, binding in bindings)
+        commits = tuple([Commit(stream, binding, previous, high) for stream, binding in bindings])
         return Cut(self.log, self.segment, previous, high, commits)
 
     def plan(self, cut: Cut) -> None:
@@ -292,20 +293,26 @@ class LogOrder:
         kept = _Kept(cut, len(cut.commits))
         self.kept_cuts += 1
         for commit in cut.commits:
-            stream = self._streams[commit.stream]
-            stream.committed = max(stream.committed, commit.binding.slot_end)
-            stream.planned = max(stream.planned, stream.committed)
+            stream, end = self._streams[commit.stream], commit.binding.slot_end
+            if end > stream.committed:
+                stream.committed = end
+                stream.planned = max(stream.planned, end)
             stream.history.append((commit, kept))
 
     def _release(self, stream: StreamOrder) -> None:
-        end = stream.bound_end()
-        while stream.history and stream.history[0][0].binding.slot_end <= end:
-            _, kept = stream.history.popleft()
+        end, history = stream.bound_end(), stream.history
+        while history:
+            commit, kept = history[0]
+            slot, _, count = commit.binding
+            if slot + count > end:
+                break
+            history.popleft()
             kept.open_commits -= 1
             if not kept.open_commits:
                 self.kept_cuts -= 1
                 self._bound_cuts.append(kept.cut)
-        self._forget_ended(stream)
+        if stream.ended:
+            self._forget_ended(stream)
 
     def _forget_ended(self, stream: StreamOrder) -> None:
         if stream.ended and not stream.history:

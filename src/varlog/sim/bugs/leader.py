@@ -14,6 +14,8 @@ from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
 
+SEALED_LATE_S = 0.02
+
 
 def _is_led(weather: Weather) -> bool:
     """Whether a leader has others beside it, so that there is a quorum to get wrong."""
@@ -66,12 +68,15 @@ def restarted_leader_goes_on() -> Iterator[None]:
         yield
 
 
-@bug("a seal is answered before what was taken earlier is durable", _a_node_leads)
+@bug("a seal is answered at once, and what is on its way is still stored behind the tail it told", _a_node_leads)
 def seal_overtakes_stores() -> Iterator[None]:
-    async def seal(self: Replica) -> None:
-        if self.state is ReplicaState.OPEN:
+    def late(self: Replica) -> None:
+        if self.state is ReplicaState.OPEN and self.log.failure is None:
             self.log.stage_seal()
             self._want_sync()
+
+    async def seal(self: Replica) -> None:
+        self._clock.call_later(SEALED_LATE_S, late, self)
 
     with swap(Replica, seal=seal):
         yield

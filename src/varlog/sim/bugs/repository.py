@@ -31,7 +31,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 )
 def missing_report_ignored() -> Iterator[None]:
     def ready_end(self: StreamOrder) -> Slot:
-        if self.stopped or not self.tails:
+        if self.stopped or self.finalized or not self.tails:
             return self.committed
         return max(self.committed, min(self.tails.values()))
 
