@@ -164,8 +164,8 @@ def test_a_file_that_does_not_hold_what_was_written(
 ) -> None:
     fill(log, 10)
 
-    def lossy(*arguments: Any) -> Iterator[Any]:
-        for batch in read_part(*arguments):
+    def lossy(*arguments: Any, **settings: Any) -> Iterator[Any]:
+        for batch in read_part(*arguments, **settings):
             yield batch.slice(1)
 
     place = parse_place(str(tmp_path))

@@ -1,4 +1,7 @@
-"""Rows of an archive as batches of a log: those that were appended together, as far as rows can tell, come together."""
+"""Rows of an archive as batches of a log: those that were appended together, as far as rows can tell, come together.
+
+A row without a payload stands for a position that was given up: junk, like a batch of it on a node.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -7,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from varlog.archive.limits import BATCH_BYTES, BATCH_ENTRIES
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.ports.archive import ArchivedBatch
-from varlog.wire.batch import Batch, encode_batch
+from varlog.wire.batch import Batch, encode_batch, junk_batch
+from varlog.wire.frame import Buffer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,18 +29,20 @@ def to_batches(rows: "pyarrow.RecordBatch") -> list[ArchivedBatch]:
     headers = [dict(each) for each in rows["headers"].to_pylist()] if bounds[0] != bounds[-1] else None
     made = []
     for low, high in _cut(_edges(rows), payloads):
-        data = encode_batch(
-            payloads[low:high],
-            keys=keys and keys[low:high],
-            headers=headers and headers[low:high],
-            time_us=time[low],
-        )
+        data: Buffer = junk_batch(high - low)
+        if payloads[low] is not None:
+            data = encode_batch(
+                payloads[low:high],
+                keys=keys and keys[low:high],
+                headers=headers and headers[low:high],
+                time_us=time[low],
+            )
         made.append(ArchivedBatch(Batch(data), StreamId(stream[low]), Slot(slot[low]), Glsn(glsn[low])))
     return made
 
 
 def _edges(rows: "pyarrow.RecordBatch") -> list[int]:
-    """Where another stream or time begins, or something lies between; the first and the last included."""
+    """Where another stream or time begins, or junk, or something lies between; the first and the last included."""
     import pyarrow.compute as compute
 
     def steps(name: str, usual: int) -> Any:
@@ -44,16 +50,19 @@ def _edges(rows: "pyarrow.RecordBatch") -> list[int]:
 
     breaks = compute.or_(compute.or_(steps("stream", 0), steps("time", 0)), steps("glsn", 1))
     breaks = compute.or_(breaks, steps("slot", 1))
+    if rows["payload"].null_count:
+        junk = rows["payload"].is_null()
+        breaks = compute.or_(breaks, compute.not_equal(junk[1:], junk[:-1]))
     return [0, *(index + 1 for index in compute.indices_nonzero(breaks).to_pylist()), rows.num_rows]
 
 
-def _cut(edges: list[int], payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _cut(edges: list[int], payloads: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
     """No more than a batch may hold."""
     for low, high in pairwise(edges):
         begin, size = low, 0
         for index in range(low, high):
-            size += len(payloads[index])
+            size += len(payloads[index] or b"")
             if index > begin and (index - begin >= BATCH_ENTRIES or size > BATCH_BYTES):
                 yield begin, index
-                begin, size = index, len(payloads[index])
+                begin, size = index, len(payloads[index] or b"")
         yield begin, high

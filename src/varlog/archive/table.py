@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from varlog.archive.limits import WINDOW
 from varlog.archive.place import Place, check_extra, told
 from varlog.base.errors import Conflict, InvalidArgument, NotFound, VarlogError
-from varlog.wire.arrow import schema
+from varlog.wire.arrow import archive_schema
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,7 +52,7 @@ class ArchiveTable:
                 )
         columns = [(field.name, field.required) for field in self._table.schema().fields]
         spec = [(field.name, str(field.transform)) for field in self._table.spec().fields]
-        wanted = [(field.name, not field.nullable) for field in schema()]
+        wanted = [(field.name, not field.nullable) for field in archive_schema()]
         if columns != wanted or spec != [("window", f"truncate[{WINDOW}]")]:
             raise Conflict(f"the table of {self._log!r} at {self.place.url} has another schema than a log")
 
@@ -163,7 +163,9 @@ def _create(catalog: "Catalog", place: Place, log: str, properties: dict[str, st
     identifier, location = (NAMESPACE, log), f"{place.url}/{name}"
     try:
         with (
-            catalog.create_table_transaction(identifier, schema(), location, properties=properties) as transaction,
+            catalog.create_table_transaction(
+                identifier, archive_schema(), location, properties=properties
+            ) as transaction,
             transaction.update_spec() as spec,
         ):
             spec.add_field("glsn", window, "window")

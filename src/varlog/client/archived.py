@@ -11,7 +11,7 @@ not on record, so a record that is asked for after a node said "trimmed" knows o
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from varlog.base.errors import Corrupt, Trimmed
+from varlog.base.errors import Corrupt, Junk, Trimmed
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.context import LogContext
 from varlog.client.entry import Entry, ReadBatch
@@ -85,6 +85,8 @@ async def archived_entry(context: LogContext, glsn: Glsn, left: int, timeout: fl
 async def _entry(context: LogContext, info: pb.LogInfo, glsn: Glsn) -> Entry:
     async with aclosing(archived_runs(context, info, glsn, Glsn(glsn + 1), None)) as runs:
         async for run in runs:
+            if run[0].junk:
+                raise Junk(f"position {glsn} was given up: it holds no entry, and never will", glsn)
             return run[0].entries()[0]
     raise Corrupt(f"the archive of log {info.name!r} has nothing at {glsn}")
 

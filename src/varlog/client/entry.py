@@ -101,6 +101,11 @@ class ReadBatch:
         return f"<ReadBatch {self.first}..{self.last} of stream {self.stream}>"
 
     @property
+    def junk(self) -> bool:
+        """Its positions were given up: there are no entries."""
+        return self._batch.junk
+
+    @property
     def last(self) -> Glsn:
         """Position of the last entry."""
         return Glsn(self.first + self.count - 1)
@@ -120,7 +125,7 @@ class ReadBatch:
         return len(self._batch.data)
 
     def payloads(self) -> list[bytes]:
-        return self._cut(self._batch.payloads())
+        return self._cut(self._batch.payloads()) if not self._batch.junk else []
 
     def keys(self) -> list[bytes | None]:
         if not self._batch.header.flags & KEYS:
@@ -137,7 +142,9 @@ class ReadBatch:
         return list(self)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Entry by entry, each made as it is asked for: what is not kept costs no memory."""
+        """Entry by entry, each made as it is asked for: what is not kept costs no memory. Of junk, none."""
+        if self._batch.junk:
+            return iter(())
         flags, count = self._batch.header.flags, self.count
         keys: Sequence[bytes | None] | Iterator[None] = self.keys() if flags & KEYS else repeat(None)
         headers: Sequence[Mapping[str, bytes]] | Iterator[Mapping[str, bytes]]

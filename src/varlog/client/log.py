@@ -165,6 +165,7 @@ class Log:
         *,
         stream: int | None = None,
         wait: bool = True,
+        junk: bool = False,
         timeout: float | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> Subscription:
@@ -174,7 +175,8 @@ class Log:
         `wait=False` it ends at what is the tail when it begins. `start=None` begins at the first entry that
         is still there. `stream` gives the entries of one log stream alone. A start at or below the trim
         point, and falling behind it later, raises `Trimmed`. `patience` is how many seconds it bears that
-        no replica of a stream answers, before it raises `Unavailable`; what was read stays read.
+        no replica of a stream answers, before it raises `Unavailable`; what was read stays read. With `junk`,
+        `batches()` also gives batches that stand for positions which were given up (`ReadBatch.junk`).
         """
         return Subscription(
             self._context,
@@ -182,6 +184,7 @@ class Log:
             stop=None if stop is None else check_position(stop, "stop"),
             stream=None if stream is None else StreamId(stream),
             wait=wait,
+            junk=junk,
             timeout=self._seconds(timeout),
             patience=patience,
         )

@@ -32,6 +32,7 @@ class Subscription(AsyncIterator[Entry]):
         stop: int | None,
         stream: StreamId | None,
         wait: bool,
+        junk: bool,
         timeout: float,
         patience: float,
     ) -> None:
@@ -40,6 +41,7 @@ class Subscription(AsyncIterator[Entry]):
         self._stop = stop
         self._stream = stream
         self._wait = wait
+        self._junk = junk
         self._timeout = timeout
         self._patience = patience
         self._feeds: list[Feed] = []
@@ -82,7 +84,10 @@ class Subscription(AsyncIterator[Entry]):
                 async with aclosing(part):
                     async for run in part:
                         delivered = True
-                        yield run
+                        if not self._junk:
+                            run = [batch for batch in run if not batch.junk]
+                        if run:
+                            yield run
                 if not given_up:
                     return
                 left = bounds.start
@@ -108,9 +113,7 @@ class Subscription(AsyncIterator[Entry]):
         self._feeds.append(feed)
         try:
             while pieces := await feed.next():
-                run = [_read_batch(piece) for piece in pieces if not piece.item.batch.junk]
-                if run:
-                    yield run
+                yield [_read_batch(piece) for piece in pieces]
         finally:
             bounds.start = feed.position
             feed.close()

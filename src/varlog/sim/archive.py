@@ -19,7 +19,7 @@ from varlog.sim.history import Trim
 from varlog.sim.host import Process
 from varlog.sim.record import Recorder
 from varlog.sim.shelf import Shelf
-from varlog.wire.batch import Batch, encode_batch
+from varlog.wire.batch import Batch, encode_batch, junk_batch
 
 PAUSE_SECONDS = 0.7
 """Between two rounds, on average."""
@@ -82,7 +82,8 @@ class Archiver:
     async def _archive(self, log: Log, info: LogDescription, stop: int) -> LogDescription | None:
         """None: it was killed on the way."""
         assert info.archive is not None
-        batches = [to_archived(batch) async for batch in log.subscribe(info.archived, stop).batches()]
+        found = log.subscribe(info.archived, stop, junk=True).batches()
+        batches = [to_archived(batch) async for batch in found]
         if self._random.random() < KILLED:
             return None
         metadata = self._shelf.add(info.name, info.archive.metadata, batches)
@@ -113,6 +114,8 @@ class Archiver:
 
 def to_archived(batch: ReadBatch) -> ArchivedBatch:
     """What was asked for of a batch, as one of its own."""
+    if batch.junk:
+        return ArchivedBatch(Batch(junk_batch(batch.count)), batch.stream, batch.slot, batch.first)
     data = encode_batch(
         batch.payloads(), keys=batch.keys(), headers=[dict(each) for each in batch.headers()], time_us=batch.time_us
     )

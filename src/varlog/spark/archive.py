@@ -26,7 +26,7 @@ from varlog.archive.table import ArchiveTable, find_table, open_table
 from varlog.base.errors import Conflict, Corrupt, Trimmed
 from varlog.client import ArchiveDescription, LogDescription
 from varlog.spark.checksum import Checksum
-from varlog.spark.columns import SCHEMA, arrow_schema
+from varlog.spark.columns import ARCHIVED, SCHEMA, arrow_schema
 from varlog.spark.connection import connected
 from varlog.spark.limits import ARCHIVE_ROUNDS, TIMEOUT_SECONDS
 from varlog.spark.options import Options
@@ -115,7 +115,9 @@ def _round(spark: SparkSession, options: Options, place: Place, upto: int | None
 def archived(spark: SparkSession, folder: str | Path, log: str) -> DataFrame:
     """The table in a folder as Spark reads it, without Iceberg's jars: the files of its present snapshot."""
     paths = find_table(parse_place(str(folder)), log).files()
-    return spark.read.schema(SCHEMA).parquet(*paths) if paths else spark.createDataFrame([], SCHEMA)
+    if not paths:
+        return spark.createDataFrame([], SCHEMA)
+    return spark.read.schema(ARCHIVED).parquet(*paths).where("payload IS NOT NULL")
 
 
 # ---------------------------------------------------------------- the record
@@ -189,8 +191,8 @@ def write_part(options: Options, place: Place, data: str, part: Part) -> str:
     path = f"{data}/{part.start:020}-{part.stop:020}-{uuid4()}.parquet"
     bounded = replace(options, batch_rows=ROW_GROUP_ROWS)
     expected = Checksum()
-    with place.writing(path) as file, pyarrow.parquet.ParquetWriter(file, arrow_schema(SCHEMA), **FILE) as writer:
-        for batch in read_part(bounded, SCHEMA, part):
+    with place.writing(path) as file, pyarrow.parquet.ParquetWriter(file, arrow_schema(ARCHIVED), **FILE) as writer:
+        for batch in read_part(bounded, ARCHIVED, part, junk=True):
             expected.add(batch)
             writer.write_batch(batch)
         writer.add_key_value_metadata({CHECKSUM: json.dumps(expected.sums)})

@@ -37,19 +37,23 @@ def archived_bytes(info: LogDescription) -> float:
 
 
 def read_archive(
-    info: LogDescription, options: Options, schema: StructType, start: int, stop: int
+    info: LogDescription, options: Options, schema: StructType, start: int, stop: int, *, junk: bool = False
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Positions `[start, stop)`, all of which the archive has."""
+    """Positions `[start, stop)`, all of which the archive has; those that were given up only if `junk` says so."""
     snapshot = snapshot_of(info)
     if snapshot is None or start >= stop:
         return
     wanted, names, found = arrow_schema(schema), list(schema.fieldNames()), 0
-    columns = names if options.stream is None or "stream" in names else [*names, "stream"]
+    sift = not junk and any(segment.ordering == "sequencer" for segment in info.chain)
+    asked = [*(["stream"] if options.stream is not None else []), *(["payload"] if sift else [])]
+    columns = [*names, *(name for name in asked if name not in names)]
     for file in snapshot.files(start, stop):
         for rows in snapshot.rows(file, start, stop, columns):
             found += rows.num_rows
             if options.stream is not None:
                 rows = rows.filter(pyarrow.compute.equal(rows["stream"], options.stream))
+            if sift and rows["payload"].null_count:
+                rows = rows.filter(rows["payload"].is_valid())
             for low in range(0, rows.num_rows, options.batch_rows):
                 yield _shaped(rows.slice(low, options.batch_rows), wanted)
     if found != stop - start:

@@ -82,6 +82,11 @@ def _time(batches: Sequence[ReadBatch]) -> pyarrow.Array:
 
 
 def _payload(batches: Sequence[ReadBatch]) -> pyarrow.Array:
+    if any(batch.junk for batch in batches):
+        none = pyarrow.binary()
+        return pyarrow.concat_arrays(
+            [pyarrow.nulls(batch.count, none) if batch.junk else _payload([batch]) for batch in batches]
+        )
     parts = [payload_buffers(batch) for batch in batches]
     values = parts[0][1] if len(parts) == 1 else b"".join([part[1] for part in parts])
     offsets = numpy.frombuffer(b"".join([part[0] for part in parts]), numpy.int32)

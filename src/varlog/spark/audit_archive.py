@@ -23,7 +23,7 @@ from varlog.client import LogDescription
 from varlog.spark.archive import CHECKSUM
 from varlog.spark.archived import snapshot_of
 from varlog.spark.checksum import Checksum
-from varlog.spark.columns import SCHEMA, arrow_schema
+from varlog.spark.columns import ARCHIVED, arrow_schema
 from varlog.spark.limits import MOST_FAULTS
 from varlog.spark.options import Options
 from varlog.spark.order import Range, out_of_order
@@ -118,13 +118,13 @@ def _audit_group(
         summed.add(batch)
     live = max(first, info.trimmed + 1)
     if live < stop:
-        held = list(read_part(options, SCHEMA, Part(live, stop)))
+        held = list(read_part(options, ARCHIVED, Part(live, stop), junk=True))
         yield from differences(rows.slice(live - first), pyarrow.Table.from_batches(held), live)
 
 
 def differences(archived: pyarrow.Table, held: pyarrow.Table, first: int) -> Iterator[Fault]:
     """Positions at which the archive and the log hold different things; both begin at `first`."""
-    kind = arrow_schema(SCHEMA)
+    kind = arrow_schema(ARCHIVED)
     if archived.cast(kind).equals(held.cast(kind)):
         return
     pairs = zip(archived.to_pylist(), held.to_pylist(), strict=True)

@@ -34,6 +34,9 @@ SCHEMA = StructType(
     ]
 )
 
+ARCHIVED = StructType([*SCHEMA.fields[:-1], StructField("payload", BinaryType(), True)])
+"""The same in archives: a position that was given up is a row without a payload."""
+
 WRITTEN: dict[str, tuple[DataType, ...]] = {
     "payload": (BinaryType(), StringType()),
     "key": (BinaryType(), StringType()),

@@ -80,17 +80,20 @@ def size_of_entries(cluster: sync.Cluster, log: sync.Log, start: int, stop: int)
     return max(entry_bytes(status), archived)
 
 
-def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyarrow.RecordBatch]:
-    """Everything in the part, in order; raises rather than leaving anything out."""
+def read_part(options: Options, schema: StructType, part: Part, *, junk: bool = False) -> Iterator[pyarrow.RecordBatch]:
+    """Everything in the part, in order; raises rather than leaving anything out.
+
+    With `junk` also positions that were given up, as rows without a payload.
+    """
     if part.start >= part.stop:
         return
     with connected(options) as (_, log):
         info = log.info()
         start = archived_end(info, part.start, part.stop)
-        yield from read_archive(info, options, schema, part.start, start)
+        yield from read_archive(info, options, schema, part.start, start, junk=junk)
         while start < part.stop:
             try:
-                yield from _read(log, options, schema, start, part.stop)
+                yield from _read(log, options, schema, start, part.stop, junk=junk)
                 return
             except Trimmed as trimmed:
                 if options.fail_on_data_loss:
@@ -100,12 +103,16 @@ def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyar
                 start = trimmed.first
 
 
-def _read(log: sync.Log, options: Options, schema: StructType, start: int, stop: int) -> Iterator[pyarrow.RecordBatch]:
+def _read(
+    log: sync.Log, options: Options, schema: StructType, start: int, stop: int, *, junk: bool
+) -> Iterator[pyarrow.RecordBatch]:
     assembler = Assembler(arrow_schema(schema))
     found = 0
-    for batch in log.subscribe(start, stop, stream=options.stream, wait=False).batches():
-        assembler.add(batch)
+    for batch in log.subscribe(start, stop, stream=options.stream, wait=False, junk=True).batches():
         found += batch.count
+        if batch.junk and not junk:
+            continue
+        assembler.add(batch)
         if assembler.rows >= options.batch_rows or assembler.bytes >= BATCH_BYTES:
             yield assembler.take()
     if assembler.rows:

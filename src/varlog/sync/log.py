@@ -111,10 +111,13 @@ class Log:
         *,
         stream: int | None = None,
         wait: bool = True,
+        junk: bool = False,
         timeout: float | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> "Subscription":
-        subscription = self._log.subscribe(start, stop, stream=stream, wait=wait, timeout=timeout, patience=patience)
+        subscription = self._log.subscribe(
+            start, stop, stream=stream, wait=wait, junk=junk, timeout=timeout, patience=patience
+        )
         return Subscription(subscription, self._thread)
 
     def tail(self, *, timeout: float | None = None) -> Glsn:

@@ -35,3 +35,10 @@ def schema() -> "pyarrow.Schema":
             arrow.field("payload", arrow.binary(), nullable=False),
         ]
     )
+
+
+@cache
+def archive_schema() -> "pyarrow.Schema":
+    """The same in archives, where positions that were given up have rows, too: without a payload."""
+    arrow, columns = library(), schema()
+    return columns.set(columns.get_field_index("payload"), arrow.field("payload", arrow.binary()))
