@@ -6,7 +6,6 @@ import pytest
 from tests.archive.s3 import S3, s3_server
 from tools.etcd import Ensemble, running
 
-
 TOGETHER = ("spark",)
 """Rooms whose tests share servers that take long to start: one process plays them all."""
 

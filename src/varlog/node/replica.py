@@ -387,9 +387,9 @@ class Replica:
             raise Unavailable(f"{self.id} has commits up to {self.log.committed} and is to end at {end}")
         if self.log.end is None:
             self.log.stage_finish(end)
+            for callback in self.on_finish:
+                callback(end)  # before the sync: the end is on record already, and appends wait to go elsewhere
         await self.flush()
-        for callback in self.on_finish:
-            callback(end)
         self._wake_readers()
 
     async def trim(self, upto: Glsn) -> None:
