@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 NAMESPACE = "varlog"
-START, STOP = "varlog.start", "varlog.stop"
+FIRST, START, STOP = "varlog.first", "varlog.start", "varlog.stop"
+"""Of a snapshot: where the archive begins, and the positions `[start, stop)` that it added."""
 FIXED = {
     "commit.retry.num-retries": "0",
     # A commit that finds another snapshot than it began with must fail: tried again on top of it, a range comes twice.
@@ -29,6 +30,8 @@ FIXED = {
     "write.metadata.metrics.column.glsn": "full",
     "write.metadata.metrics.column.time": "full",
     # By these, and no other column, look-ups leave out files; bounds of payloads would only make manifests large.
+    "commit.manifest-merge.enabled": "true",
+    # Each run adds a manifest: many small ones are joined.
 }
 
 
@@ -66,13 +69,13 @@ class ArchiveTable:
     @property
     def range(self) -> tuple[int, int] | None:
         """The positions `[start, stop)` that are archived; None if nothing is."""
-        snapshots = sorted(self._table.snapshots(), key=lambda each: each.sequence_number or 0)
-        if not snapshots:
+        snapshot = self._table.current_snapshot()
+        if snapshot is None:
             return None
-        first, last = ({} if each.summary is None else each.summary for each in (snapshots[0], snapshots[-1]))
-        if START not in first or STOP not in last or self._table.current_snapshot() != snapshots[-1]:
+        told = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if not {FIRST, STOP} <= told.keys():
             raise Conflict(f"the last snapshot of {self._log!r} at {self.place.url} was made by somebody else")
-        return int(first[START] or 0), int(last[STOP] or 0)
+        return int(told[FIRST]), int(told[STOP])
 
     def files(self) -> list[str]:
         """Of the present snapshot."""
@@ -87,7 +90,9 @@ class ArchiveTable:
 
         try:
             with told(self.place):
-                self._table.add_files(paths, snapshot_properties={START: str(start), STOP: str(stop)})
+                first = start if self.range is None else self.range[0]
+                properties = {FIRST: str(first), START: str(start), STOP: str(stop)}
+                self._table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
             return False
         return True
