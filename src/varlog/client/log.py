@@ -158,7 +158,7 @@ class Log:
     # ------------------------------------------------------------ reading
 
     async def read(self, glsn: int, *, timeout: float | None = None) -> Entry:
-        """The entry at a position, from nodes or archive. Raises `NotWritten` beyond the tail, `Trimmed` if it is gone."""
+        """The entry at a position, of nodes or archive; `NotWritten` beyond the tail, `Trimmed` if it is gone."""
         return await read_entry(self._context, check_position(glsn, "glsn"), self._seconds(timeout))
 
     def subscribe(
