@@ -233,17 +233,20 @@ def test_on_s3(
     monkeypatch.setattr(room, "_record", killed)
     with pytest.raises(Killed):
         run()
+    again = run()
+    assert (again.files, again.stop) == (0, 21), "what has a snapshot is not copied again"
+    fill(log, 1)
     work = room._write
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
-        assert run().stop == 21
+        assert run().stop == 23
         fill(log, 1)
         return work(*arguments)
 
     monkeypatch.setattr(room, "_write", overtaken)
     done = run()
-    assert (done.start, done.stop, log.info().archived) == (21, 23, 23)
+    assert (done.start, done.stop, log.info().archived) == (23, 25, 25)
     before = entries(log)
     log.trim(18)
     assert entries(log) == before
@@ -251,9 +254,9 @@ def test_on_s3(
     assert sorted(map(tuple, frame.collect())) == [(entry["glsn"], entry["payload"]) for entry in before]
     archive_info = log.info().archive
     assert archive_info is not None
-    assert len(list(Snapshot(ArchivedRange(**asdict(archive_info))).files(1, 23))) == 3
+    assert len(list(Snapshot(ArchivedRange(**asdict(archive_info))).files(1, 25))) == 4
     place = parse_place(s3.location, endpoint=s3.endpoint)
     data = archive_info.metadata.rpartition("/metadata/")[0] + "/data"
     fill(log, 1)
     run()
-    assert len(place.list(data)) == 4, "what was left over is swept away"
+    assert len(place.list(data)) == 5, "what was left over is swept away"

@@ -115,8 +115,12 @@ def _begins_below(path: str, position: int) -> bool:
 # ---------------------------------------------------------------- opening
 
 
-def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded: str = "") -> ArchiveTable:
-    """The table of a log, made if there is none. `name` is unique to the log; `recorded` is the metadata on record.
+def open_table(
+    place: Place, log: str, ids: dict[str, str], name: str, recorded: str = "", first: int = 0
+) -> ArchiveTable:
+    """The table of a log, made if there is none. `name` is unique to the log.
+
+    `recorded` is the metadata on record, `first` where the archive begins that is on record; 0 if there is none.
 
     Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else.
     """
@@ -125,8 +129,8 @@ def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded:
     try:
         with told(place):
             catalog = _catalog(place)
-            if place.folder is None and recorded:
-                table = catalog.register_table((NAMESPACE, log), recorded)
+            if place.folder is None and (latest := _latest(place, name, recorded, first)):
+                table = catalog.register_table((NAMESPACE, log), latest)
             elif catalog.table_exists((NAMESPACE, log)):
                 table = catalog.load_table((NAMESPACE, log))
             else:
@@ -134,6 +138,29 @@ def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded:
     except VarlogError as error:
         raise InvalidArgument(f"{place.url} cannot be an archive: {error.message}") from error
     return ArchiveTable(place, log, table, ids)
+
+
+def _latest(place: Place, name: str, recorded: str, first: int) -> str:
+    """The metadata on record, or that of a snapshot on top of it: whoever made it was killed before it was recorded."""
+    from pyiceberg.table import StaticTable
+
+    listed = place.list(place.below(name, "metadata")) if first else []
+    for path in sorted((each for each in listed if each.endswith(".metadata.json")), reverse=True):
+        if _version(path) <= _version(recorded):
+            break
+        metadata = StaticTable.from_metadata(path, place.properties()).metadata
+        snapshot = metadata.current_snapshot()
+        told = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        before = [entry.metadata_file for entry in metadata.metadata_log]
+        if told.get(FIRST) == str(first) and (recorded in before or not recorded):
+            return path
+    return recorded
+
+
+def _version(path: str) -> int:
+    """Of metadata: its files are named 00003-....metadata.json."""
+    number = path.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isdigit() else -1
 
 
 def find_table(place: Place, log: str) -> ArchiveTable:
