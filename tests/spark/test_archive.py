@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 from tests.archive.s3 import S3
 
 import varlog
+from varlog.archive import files as files_module
+from varlog.archive import table as table_module
 from varlog.archive.files import ArchivedRange, Snapshot
-from varlog.archive.place import parse_place
+from varlog.archive.place import Place, parse_place
 from varlog.archive.table import ArchiveTable, find_table
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, NotFound, Trimmed
 from varlog.spark import archive as room
@@ -66,6 +68,37 @@ def test_run_after_run(spark: SparkSession, log: varlog.sync.Log, options: Optio
     assert [(row.glsn, row.payload, row.key) for row in rows] == [
         (entry["glsn"], entry["payload"], entry["key"]) for entry in entries(log)
     ]
+
+
+def test_windows(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file holds positions of two windows; who looks for one opens no file of another."""
+    for module in (room, table_module, files_module):
+        monkeypatch.setattr(module, "WINDOW", 16)
+    fill(log, 25)
+    assert archive(spark, options, tmp_path, upto=20).files == 2
+    assert archive(spark, options, tmp_path).files == 3
+    names = [path.name[:41] for path in files_in(tmp_path)]
+    assert names == [f"{start:020}-{stop:020}" for start, stop in ((1, 16), (16, 21), (21, 32), (32, 48), (48, 51))]
+    before = entries(log)
+    log.trim(50)
+    opened: list[str] = []
+    reading = Place.reading
+
+    def watched(self: Place, path: str) -> Any:
+        opened.append(Path(path).name[:20])
+        return reading(self, path)
+
+    monkeypatch.setattr(Place, "reading", watched)
+    assert entries(log) == before
+    assert opened == [f"{start:020}" for start in (1, 16, 21, 32, 48)]
+    opened.clear()
+    assert log.read(33).payload == before[32]["payload"]
+    assert opened == [f"{32:020}"]
+    opened.clear()
+    assert log.find(before[30]["time"]) == 31
+    assert opened == [f"{21:020}"]
 
 
 class Killed(Exception):

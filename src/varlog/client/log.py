@@ -205,7 +205,10 @@ class Log:
     # ------------------------------------------------------------ keeping
 
     async def trim(self, upto: int, *, timeout: float | None = None) -> None:
-        """Give up everything at or below a position, for good; returns when every replica has done so."""
+        """Give up everything at or below a position, for good; returns when every replica has done so.
+
+        What of it is in the log's archive can still be read, from there.
+        """
         position = check_position(upto, "upto", 0)
         await ask_by_id(
             self._context,
