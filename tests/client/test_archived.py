@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.archive.by_hand import archive
 
 import varlog
 from varlog.archive import place as place_module
+from varlog.archive.files import ArchivedRange, Snapshot
 from varlog.archive.reader import FileArchives
 from varlog.base.errors import Corrupt, NotWritten, Trimmed, Unavailable, Unsupported
 from varlog.client import feed, lookup, reader
@@ -213,7 +215,8 @@ def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
     async def story() -> None:
         async with filled() as log:
             before = await scan(log)
-            await archive(log, tmp_path, 21, file_rows=10)
+            info = await archive(log, tmp_path, 21, file_rows=10)
+            assert info.archive is not None
             await log.trim(15)
             files = sorted(tmp_path.glob("*/data/*.parquet"))
             whole = files[0].read_bytes()
@@ -229,6 +232,12 @@ def test_archives_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
             assert await log.read(13) == before[12]
             files[0].write_bytes(whole)
             assert await log.read(3) == before[2]
+            metadata = Path(info.archive.metadata.removeprefix("file://"))
+            text = metadata.read_text()
+            metadata.write_text(text[:100])
+            with pytest.raises(Corrupt, match="damaged"):
+                Snapshot(ArchivedRange(**asdict(info.archive))).find(0)
+            metadata.write_text(text)
 
             def missing() -> None:
                 raise Unsupported("an archive needs the extra: pip install 'varlog[archive]'")

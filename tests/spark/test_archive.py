@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 from tests.archive.s3 import S3
 
 import varlog
+from varlog.archive import files as files_module
+from varlog.archive import table as table_module
 from varlog.archive.files import ArchivedRange, Snapshot
-from varlog.archive.place import parse_place
+from varlog.archive.place import Place, parse_place
 from varlog.archive.table import ArchiveTable, find_table
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, NotFound, Trimmed
 from varlog.spark import archive as room
@@ -66,6 +68,37 @@ def test_run_after_run(spark: SparkSession, log: varlog.sync.Log, options: Optio
     assert [(row.glsn, row.payload, row.key) for row in rows] == [
         (entry["glsn"], entry["payload"], entry["key"]) for entry in entries(log)
     ]
+
+
+def test_windows(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file holds positions of two windows; who looks for one opens no file of another."""
+    for module in (room, table_module, files_module):
+        monkeypatch.setattr(module, "WINDOW", 16)
+    fill(log, 25)
+    assert archive(spark, options, tmp_path, upto=20).files == 2
+    assert archive(spark, options, tmp_path).files == 3
+    names = [path.name[:41] for path in files_in(tmp_path)]
+    assert names == [f"{start:020}-{stop:020}" for start, stop in ((1, 16), (16, 21), (21, 32), (32, 48), (48, 51))]
+    before = entries(log)
+    log.trim(50)
+    opened: list[str] = []
+    reading = Place.reading
+
+    def watched(self: Place, path: str) -> Any:
+        opened.append(Path(path).name[:20])
+        return reading(self, path)
+
+    monkeypatch.setattr(Place, "reading", watched)
+    assert entries(log) == before
+    assert opened == [f"{start:020}" for start in (1, 16, 21, 32, 48)]
+    opened.clear()
+    assert log.read(33).payload == before[32]["payload"]
+    assert opened == [f"{32:020}"]
+    opened.clear()
+    assert log.find(before[30]["time"]) == 31
+    assert opened == [f"{21:020}"]
 
 
 class Killed(Exception):
@@ -233,17 +266,20 @@ def test_on_s3(
     monkeypatch.setattr(room, "_record", killed)
     with pytest.raises(Killed):
         run()
+    again = run()
+    assert (again.files, again.stop) == (0, 21), "what has a snapshot is not copied again"
+    fill(log, 1)
     work = room._write
 
     def overtaken(*arguments: Any) -> Any:
         monkeypatch.undo()
-        assert run().stop == 21
+        assert run().stop == 23
         fill(log, 1)
         return work(*arguments)
 
     monkeypatch.setattr(room, "_write", overtaken)
     done = run()
-    assert (done.start, done.stop, log.info().archived) == (21, 23, 23)
+    assert (done.start, done.stop, log.info().archived) == (23, 25, 25)
     before = entries(log)
     log.trim(18)
     assert entries(log) == before
@@ -251,9 +287,9 @@ def test_on_s3(
     assert sorted(map(tuple, frame.collect())) == [(entry["glsn"], entry["payload"]) for entry in before]
     archive_info = log.info().archive
     assert archive_info is not None
-    assert len(list(Snapshot(ArchivedRange(**asdict(archive_info))).files(1, 23))) == 3
+    assert len(list(Snapshot(ArchivedRange(**asdict(archive_info))).files(1, 25))) == 4
     place = parse_place(s3.location, endpoint=s3.endpoint)
     data = archive_info.metadata.rpartition("/metadata/")[0] + "/data"
     fill(log, 1)
     run()
-    assert len(place.list(data)) == 4, "what was left over is swept away"
+    assert len(place.list(data)) == 5, "what was left over is swept away"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from varlog.archive.limits import WINDOW
+from varlog.archive.limits import WINDOW, WINDOWS_KEPT
 from varlog.archive.place import Place, recorded_place, told
 from varlog.base.errors import Corrupt
 
@@ -59,6 +59,7 @@ class Snapshot:
         self.archived = archived
         self._place = archived.place
         self._table: Table | None = None
+        self._windows: dict[int, list[ArchivedFile]] = {}
 
     def _opened(self) -> "Table":
         """Two threads that come here at once read the same metadata, and either will do."""
@@ -86,11 +87,20 @@ class Snapshot:
     def listed(self, start: int, stop: int) -> Iterator[ArchivedFile]:
         """The same, whatever is wrong with them."""
         start, stop = max(start, self.archived.first), min(stop, self.archived.stop)
-        while start < stop:
-            end = min(stop, start - start % WINDOW + WINDOW)
-            found = self._plan(f"glsn >= {start} and glsn < {end}")
-            yield from sorted((_file(each) for each in found), key=lambda each: each.start)
-            start = end
+        for window in range(start // WINDOW, -(-stop // WINDOW)):
+            yield from (each for each in self._window(window) if each.stop > start and each.start < stop)
+
+    def _window(self, number: int) -> list[ArchivedFile]:
+        """All files of a window, in their order. The last windows asked for are kept: a snapshot never changes."""
+        found = self._windows.get(number)
+        if found is None:
+            first = number * WINDOW
+            planned = self._plan(f"glsn >= {first} and glsn < {first + WINDOW}")
+            found = sorted((_file(each) for each in planned), key=lambda each: each.start)
+            for old in list(self._windows)[: len(self._windows) + 1 - WINDOWS_KEPT]:
+                self._windows.pop(old, None)
+            self._windows[number] = found
+        return found
 
     def _plan(self, where: str) -> "list[DataFile]":
         table = self._opened()

@@ -143,6 +143,7 @@ def told(place: Place) -> Iterator[None]:
     """What goes wrong with files, in our own words."""
     check_extra()
     from pyarrow.lib import ArrowException
+    from pyiceberg.exceptions import ValidationError
 
     try:
         yield
@@ -153,7 +154,7 @@ def told(place: Place) -> Iterator[None]:
             # Arrow's own, of what stands in a file; those of the system have a number, those of S3 that name.
             raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
         raise Unavailable(f"the archive at {place.url} cannot be reached from here: {_first_line(error)}") from error
-    except ArrowException as error:
+    except (ArrowException, ValidationError, EOFError, ValueError) as error:
         raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
 
 

@@ -87,39 +87,43 @@ def _audit_files(
 
 def _audit_file(options: Options, info: LogDescription, snapshot: Snapshot, file: ArchivedFile) -> Iterator[Fault]:
     """Row group by row group, so that damage is told with its positions."""
+    live = max(file.start, info.trimmed + 1)
+    held = _Held(read_part(options, ARCHIVED, Part(live, file.stop), junk=True))
     summed, wrong = Checksum(), False
     try:
-        groups = snapshot.groups(file)
-        for first, stop in groups:
-            faults = list(_audit_group(options, info, snapshot, file, first, stop, summed))
-            wrong = wrong or bool(faults)
-            yield from faults
+        for first, stop in snapshot.groups(file):
+            begin = max(first, min(live, stop))
+            expected = held.take(stop - begin)
+            try:
+                rows = pyarrow.Table.from_batches(list(snapshot.rows(file, first, stop)))
+            except Corrupt as damage:
+                wrong = True
+                yield Fault(first, stop, f"archive: {damage.message}")
+                continue
+            for batch in rows.to_batches():
+                summed.add(batch)
+            for fault in differences(rows.slice(begin - first), expected, begin):
+                wrong = True
+                yield fault
         if not wrong and summed.sums != _written_sums(snapshot, file):
             yield Fault(file.start, file.stop, "archive: a file does not hold what came from the log")
     except VarlogError as error:
         yield Fault(file.start, file.stop, f"archive: {error.message}")
 
 
-def _audit_group(
-    options: Options,
-    info: LogDescription,
-    snapshot: Snapshot,
-    file: ArchivedFile,
-    first: int,
-    stop: int,
-    summed: Checksum,
-) -> Iterator[Fault]:
-    try:
-        rows = pyarrow.Table.from_batches(list(snapshot.rows(file, first, stop)))
-    except Corrupt as damage:
-        yield Fault(first, stop, f"archive: {damage.message}")
-        return
-    for batch in rows.to_batches():
-        summed.add(batch)
-    live = max(first, info.trimmed + 1)
-    if live < stop:
-        held = list(read_part(options, ARCHIVED, Part(live, stop), junk=True))
-        yield from differences(rows.slice(live - first), pyarrow.Table.from_batches(held), live)
+class _Held:
+    """What the log holds, in the portions in which it is compared."""
+
+    def __init__(self, batches: Iterator[pyarrow.RecordBatch]) -> None:
+        self._batches = batches
+        self._left = arrow_schema(ARCHIVED).empty_table()
+
+    def take(self, count: int) -> pyarrow.Table:
+        """The next rows."""
+        while self._left.num_rows < count:
+            self._left = pyarrow.concat_tables([self._left, pyarrow.Table.from_batches([next(self._batches)])])
+        taken, self._left = self._left.slice(0, count), self._left.slice(count)
+        return taken
 
 
 def differences(archived: pyarrow.Table, held: pyarrow.Table, first: int) -> Iterator[Fault]:
