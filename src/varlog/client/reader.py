@@ -81,7 +81,7 @@ class StreamReader:
         self._stop = stop
         self._sink = sink
         self._patience = patience
-        self._member = context.world.random.randrange(len(route.members))
+        self._member = context.routes.near(route)
         self._failures = 0
         self._refusals = 0
         self._answered_at = self._clock.now()
