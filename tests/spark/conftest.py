@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.archive.s3 import CREDENTIALS
 from tests.cluster.cluster import RealCluster, real_cluster
 
 import varlog
@@ -46,6 +47,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.local.dir": str(folder / "local"),
     }
-    session = local_session("tests", settings=settings)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():  # of the S3 server; workers inherit them when they are started
+            environment.setenv(name, value)
+        session = local_session("tests", settings=settings)
+        yield session
+        session.stop()

@@ -1,7 +1,13 @@
 """An archive holds what the log holds, each range once, whatever became of the runs that wrote it."""
 
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +15,15 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
+from tests.archive.s3 import S3
 
 import varlog
+from varlog.archive.files import ArchivedRange, Snapshot
 from varlog.archive.place import parse_place
-from varlog.archive.table import ArchiveTable
+from varlog.archive.table import ArchiveTable, find_table
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, NotFound, Trimmed
 from varlog.spark import archive as room
-from varlog.spark import archive_log
+from varlog.spark import archive_log, read
 from varlog.spark.archive import Archived, archive, archived, write_part
 from varlog.spark.options import Options
 from varlog.spark.reading import Part, read_part
@@ -97,6 +105,31 @@ def test_a_run_that_was_killed(
     archive(spark, options, tmp_path)
     assert len(files_in(tmp_path)) == 2, "what the killed run left was swept away"
     assert scanned(tmp_path, log) == entries(log)
+
+
+def test_killed_anywhere(spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path) -> None:
+    """`kill -9` of the driver and all its tasks, at a moment that nobody chose."""
+    fill(log, 500)
+    program = [sys.executable, "-m", "tests.spark.archive_program", options.cluster, log.name, str(tmp_path)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        time.sleep(random.random())
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert said == b"7\n"
+    before = log.info().archived
+    assert before > 7
+    log.trim(before - 1)
+    done = archive(spark, options, tmp_path)
+    assert (log.info().archived, done.stop) == (1001, 1001)
+    assert scanned(tmp_path, log) == entries(log)
+    fill(log, 1)
+    archive(spark, options, tmp_path)
+    named = find_table(parse_place(str(tmp_path)), log.name).files()
+    assert [str(path) for path in files_in(tmp_path)] == named, "what no snapshot names is swept away"
 
 
 @pytest.mark.parametrize("step", ["_write", "_record"])
@@ -182,9 +215,48 @@ def test_a_table_with_another_schema(
         archive(spark, options, tmp_path)
 
 
-def test_the_function_for_schedulers(
-    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path
+def test_on_s3(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(log, 2)
-    done = archive_log(spark, options.cluster, log.name, str(tmp_path), upto=3)
-    assert (done.start, done.stop) == (1, 4)
+    """By the function for schedulers: run after run, killed before the record, two at once; then read by Spark."""
+
+    def run() -> Archived:
+        return archive_log(spark, options.cluster, log.name, s3.location, endpoint=s3.endpoint)
+
+    fill(log, 10)
+    assert archive_log(spark, options.cluster, log.name, s3.location, upto=4, endpoint=s3.endpoint).stop == 5
+
+    def killed(*_: Any) -> None:
+        monkeypatch.undo()
+        raise Killed
+
+    monkeypatch.setattr(room, "_record", killed)
+    with pytest.raises(Killed):
+        run()
+    again = run()
+    assert (again.files, again.stop) == (0, 21), "what has a snapshot is not copied again"
+    fill(log, 1)
+    work = room._write
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        assert run().stop == 23
+        fill(log, 1)
+        return work(*arguments)
+
+    monkeypatch.setattr(room, "_write", overtaken)
+    done = run()
+    assert (done.start, done.stop, log.info().archived) == (23, 25, 25)
+    before = entries(log)
+    log.trim(18)
+    assert entries(log) == before
+    frame = read(spark, options.cluster, log.name, columns=["glsn", "payload"])
+    assert sorted(map(tuple, frame.collect())) == [(entry["glsn"], entry["payload"]) for entry in before]
+    archive_info = log.info().archive
+    assert archive_info is not None
+    assert len(list(Snapshot(ArchivedRange(**asdict(archive_info))).files(1, 25))) == 4
+    place = parse_place(s3.location, endpoint=s3.endpoint)
+    data = archive_info.metadata.rpartition("/metadata/")[0] + "/data"
+    fill(log, 1)
+    run()
+    assert len(place.list(data)) == 5, "what was left over is swept away"

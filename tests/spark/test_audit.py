@@ -10,7 +10,8 @@ from tests.cluster.cluster import RealCluster
 import varlog
 from varlog.cli.audit import show, verdict
 from varlog.cli.output import Printer
-from varlog.spark.audit import FOUND, Fault, Report, _Copy, _differences, _disorder, _troubles, audit
+from varlog.spark.audit import FOUND, Report, _Copy, _differences, _disorder, _troubles, audit
+from varlog.spark.audit_archive import Fault
 from varlog.spark.options import Options
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from varlog.archive.limits import WINDOW
+from varlog.archive.limits import WINDOW, WINDOWS_KEPT
 from varlog.archive.place import Place, recorded_place, told
 from varlog.base.errors import Corrupt
 
@@ -59,6 +59,7 @@ class Snapshot:
         self.archived = archived
         self._place = archived.place
         self._table: Table | None = None
+        self._windows: dict[int, list[ArchivedFile]] = {}
 
     def _opened(self) -> "Table":
         """Two threads that come here at once read the same metadata, and either will do."""
@@ -72,28 +73,57 @@ class Snapshot:
     # ------------------------------------------------------------ planning
 
     def files(self, start: int, stop: int) -> Iterator[ArchivedFile]:
-        """Files with positions in `[start, stop)`, in their order; raises `Corrupt` if some are missing."""
-        start, stop = max(start, self.archived.first), min(stop, self.archived.stop)
-        while start < stop:
-            end = min(stop, start - start % WINDOW + WINDOW)
-            for file in self._window(start, end):
-                if file.start > start:
-                    raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {file.start - 1}")
-                yield file
-                start = max(start, file.stop)
-            if start < end:
-                raise Corrupt(f"the archive at {self._place.url} lacks positions {start} to {end - 1}")
+        """Files with positions in `[start, stop)`, in their order; raises `Corrupt` where they do not join."""
+        begun = False
+        for file in self.listed(start, stop):
+            if file.start > start or (begun and file.start < start):
+                wrong = f"lacks positions from {start} on" if file.start > start else f"holds {file.start} twice"
+                raise Corrupt(f"the archive at {self._place.url} {wrong}")
+            yield file
+            start, begun = file.stop, True
+        if start < min(stop, self.archived.stop):
+            raise Corrupt(f"the archive at {self._place.url} lacks positions from {start} on")
 
-    def _window(self, start: int, stop: int) -> list[ArchivedFile]:
-        found = self._plan(f"glsn >= {start} and glsn < {stop}")
-        return sorted((_file(each) for each in found), key=lambda each: each.start)
+    def listed(self, start: int, stop: int) -> Iterator[ArchivedFile]:
+        """The same, whatever is wrong with them."""
+        start, stop = max(start, self.archived.first), min(stop, self.archived.stop)
+        for window in range(start // WINDOW, -(-stop // WINDOW)):
+            yield from (each for each in self._window(window) if each.stop > start and each.start < stop)
+
+    def _window(self, number: int) -> list[ArchivedFile]:
+        """All files of a window, in their order. The last windows asked for are kept: a snapshot never changes."""
+        found = self._windows.get(number)
+        if found is None:
+            first = number * WINDOW
+            planned = self._plan(f"glsn >= {first} and glsn < {first + WINDOW}")
+            found = sorted((_file(each) for each in planned), key=lambda each: each.start)
+            for old in list(self._windows)[: len(self._windows) + 1 - WINDOWS_KEPT]:
+                self._windows.pop(old, None)
+            self._windows[number] = found
+        return found
 
     def _plan(self, where: str) -> "list[DataFile]":
         table = self._opened()
         with told(self._place):
             return [task.file for task in table.scan(row_filter=where).plan_files()]
 
+    @property
+    def entry_bytes(self) -> float:
+        """What an entry takes in the files, on average."""
+        snapshot = self._opened().current_snapshot()
+        summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        return int(summary.get("total-files-size", 0)) / max(1, int(summary.get("total-records", 0)))
+
     # ------------------------------------------------------------ reading
+
+    def groups(self, file: ArchivedFile) -> list[tuple[int, int]]:
+        """The positions `[first, stop)` of each row group."""
+        import pyarrow.parquet
+
+        with self._place.reading(file.path) as source:
+            metadata = pyarrow.parquet.read_metadata(source)
+            bounds = [_bounds(metadata.row_group(index), "glsn") for index in range(metadata.num_row_groups)]
+        return [(least, greatest + 1) for least, greatest in bounds]
 
     def rows(
         self, file: ArchivedFile, start: int, stop: int, columns: Sequence[str] | None = None

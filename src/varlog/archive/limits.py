@@ -9,6 +9,9 @@ AHEAD = 1
 WINDOW = 10_000_000
 """Positions of one partition of a table: no file holds entries of two. A reader plans no further at once."""
 
+WINDOWS_KEPT = 16
+"""Of which a reader remembers what files there are."""
+
 ROW_GROUP_ROWS = 32_768
 """Most rows of a row group: what a reader decodes at once."""
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 NAMESPACE = "varlog"
-START, STOP = "varlog.start", "varlog.stop"
+FIRST, START, STOP = "varlog.first", "varlog.start", "varlog.stop"
+"""Of a snapshot: where the archive begins, and the positions `[start, stop)` that it added."""
 FIXED = {
     "commit.retry.num-retries": "0",
     # A commit that finds another snapshot than it began with must fail: tried again on top of it, a range comes twice.
@@ -29,6 +30,8 @@ FIXED = {
     "write.metadata.metrics.column.glsn": "full",
     "write.metadata.metrics.column.time": "full",
     # By these, and no other column, look-ups leave out files; bounds of payloads would only make manifests large.
+    "commit.manifest-merge.enabled": "true",
+    # Each run adds a manifest: many small ones are joined.
 }
 
 
@@ -66,13 +69,13 @@ class ArchiveTable:
     @property
     def range(self) -> tuple[int, int] | None:
         """The positions `[start, stop)` that are archived; None if nothing is."""
-        snapshots = sorted(self._table.snapshots(), key=lambda each: each.sequence_number or 0)
-        if not snapshots:
+        snapshot = self._table.current_snapshot()
+        if snapshot is None:
             return None
-        first, last = ({} if each.summary is None else each.summary for each in (snapshots[0], snapshots[-1]))
-        if START not in first or STOP not in last or self._table.current_snapshot() != snapshots[-1]:
+        told = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if not {FIRST, STOP} <= told.keys():
             raise Conflict(f"the last snapshot of {self._log!r} at {self.place.url} was made by somebody else")
-        return int(first[START] or 0), int(last[STOP] or 0)
+        return int(told[FIRST]), int(told[STOP])
 
     def files(self) -> list[str]:
         """Of the present snapshot."""
@@ -87,7 +90,9 @@ class ArchiveTable:
 
         try:
             with told(self.place):
-                self._table.add_files(paths, snapshot_properties={START: str(start), STOP: str(stop)})
+                first = start if self.range is None else self.range[0]
+                properties = {FIRST: str(first), START: str(start), STOP: str(stop)}
+                self._table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
             return False
         return True
@@ -110,8 +115,12 @@ def _begins_below(path: str, position: int) -> bool:
 # ---------------------------------------------------------------- opening
 
 
-def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded: str = "") -> ArchiveTable:
-    """The table of a log, made if there is none. `name` is unique to the log; `recorded` is the metadata on record.
+def open_table(
+    place: Place, log: str, ids: dict[str, str], name: str, recorded: str = "", first: int = 0
+) -> ArchiveTable:
+    """The table of a log, made if there is none. `name` is unique to the log.
+
+    `recorded` is the metadata on record, `first` where the archive begins that is on record; 0 if there is none.
 
     Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else.
     """
@@ -120,8 +129,8 @@ def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded:
     try:
         with told(place):
             catalog = _catalog(place)
-            if place.folder is None and recorded:
-                table = catalog.register_table((NAMESPACE, log), recorded)
+            if place.folder is None and (latest := _latest(place, name, recorded, first)):
+                table = catalog.register_table((NAMESPACE, log), latest)
             elif catalog.table_exists((NAMESPACE, log)):
                 table = catalog.load_table((NAMESPACE, log))
             else:
@@ -129,6 +138,29 @@ def open_table(place: Place, log: str, ids: dict[str, str], name: str, recorded:
     except VarlogError as error:
         raise InvalidArgument(f"{place.url} cannot be an archive: {error.message}") from error
     return ArchiveTable(place, log, table, ids)
+
+
+def _latest(place: Place, name: str, recorded: str, first: int) -> str:
+    """The metadata on record, or that of a snapshot on top of it: whoever made it was killed before it was recorded."""
+    from pyiceberg.table import StaticTable
+
+    listed = place.list(place.below(name, "metadata")) if first else []
+    for path in sorted((each for each in listed if each.endswith(".metadata.json")), reverse=True):
+        if _version(path) <= _version(recorded):
+            break
+        metadata = StaticTable.from_metadata(path, place.properties()).metadata
+        snapshot = metadata.current_snapshot()
+        told = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        before = [entry.metadata_file for entry in metadata.metadata_log]
+        if told.get(FIRST) == str(first) and (recorded in before or not recorded):
+            return path
+    return recorded
+
+
+def _version(path: str) -> int:
+    """Of metadata: its files are named 00003-....metadata.json."""
+    number = path.rpartition("/")[2].partition("-")[0]
+    return int(number) if number.isdigit() else -1
 
 
 def find_table(place: Place, log: str) -> ArchiveTable:

@@ -52,6 +52,7 @@ def show(report: "Report", printer: Printer) -> None:
         "last": report.stop - 1,
         "copies": report.copies,
         "batches": report.batches,
+        "archive_files": report.files,
         "faults": faults,
     }
     if faults and not printer.json:
@@ -65,7 +66,8 @@ def verdict(report: "Report") -> str:
     what = f"positions {report.start:,} to {report.stop - 1:,} of {report.log}"
     if report.faults:
         return f"{what}: {len(report.faults):,} faults"
+    archive = f"; {report.files:,} files of the archive agree with the log" if report.files else ""
     return (
         f"{what}: each there once, without a gap; {report.batches:,} batches in {report.copies:,} copies of streams "
-        "match their checksums and each other"
+        f"match their checksums and each other{archive}"
     )

@@ -158,7 +158,7 @@ class Log:
     # ------------------------------------------------------------ reading
 
     async def read(self, glsn: int, *, timeout: float | None = None) -> Entry:
-        """The entry at a position. Raises `NotWritten` beyond the tail and `Trimmed` at or below the trim point."""
+        """The entry at a position, of nodes or archive; `NotWritten` beyond the tail, `Trimmed` if it is gone."""
         return await read_entry(self._context, check_position(glsn, "glsn"), self._seconds(timeout))
 
     def subscribe(
@@ -175,9 +175,10 @@ class Log:
 
         It goes on for ever, waiting at the tail, and ends only at `stop` or at the end of a sealed log; with
         `wait=False` it ends at what is the tail when it begins. `start=None` begins at the first entry that
-        is still there. `stream` gives the entries of one log stream alone. A start at or below the trim
-        point, and falling behind it later, raises `Trimmed`. `patience` is how many seconds it bears that
-        no replica of a stream answers, before it raises `Unavailable`; what was read stays read.
+        is still there. `stream` gives the entries of one log stream alone. What the nodes have trimmed comes from
+        the log's archive; where that has not got it, `Trimmed` is raised, also to one who falls behind the trim point.
+        `patience` is how many seconds it bears that no replica of a stream answers, before it raises `Unavailable`;
+        what was read stays read.
         """
         return Subscription(
             self._context,

@@ -99,7 +99,7 @@ def _round(spark: SparkSession, options: Options, place: Place, upto: int | None
                 "begin another one, elsewhere",
                 info.trimmed + 1,
             )
-        size = size_of_entries(cluster, log, stop - start)
+        size = size_of_entries(cluster, log, start, stop)
     table.sweep()
     windows = list(range(start - start % WINDOW + WINDOW, stop, WINDOW))
     files = _write(spark, options, table, split_parts(start, stop, windows, size, options))
@@ -131,10 +131,11 @@ def _open(cluster: sync.Cluster, log: sync.Log, place: Place) -> tuple[ArchiveTa
         known = None
     ids = {"varlog.cluster": cluster_id, "varlog.log": str(info.id)}
     name = f"{info.name}-{cluster_id[:8]}-{info.id}"
-    table = open_table(place, info.name, ids, name, "" if known is None else known.metadata)
+    recorded, first = ("", 0) if known is None else (known.metadata, known.first)
+    table = open_table(place, info.name, ids, name, recorded, first)
     if known is None:
-        first = ArchiveDescription(place.url, "", place.endpoint, place.region, info.trimmed + 1, info.trimmed + 1)
-        info = _compare_and_swap(log, first, info.archived)
+        empty = ArchiveDescription(place.url, "", place.endpoint, place.region, info.trimmed + 1, info.trimmed + 1)
+        info = _compare_and_swap(log, empty, info.archived)
     there = table.range
     if there is not None and there[1] > info.archived:
         if info.archive is None or there[0] != info.archive.first:

@@ -4,6 +4,7 @@
                node 2  [batch][batch][batch]        its bytes sum up to; the checksum is verified on the way
     compared   slot, positions and checksum are the same on all members of a stream
     in order   [1 ... 5)[5 ... 9)[9 ...             sorted by position: no gap, none twice, from end to end
+    archive    its files likewise, and row by row the same as the log where the nodes still have it
 
 Nothing is taken on trust from the node: bytes come over, and are summed up here.
 """
@@ -22,6 +23,7 @@ from varlog.base.errors import Corrupt, VarlogError
 from varlog.client.log import replica_of
 from varlog.client.replica import StoredBatch
 from varlog.runtime.loop import loop_factory
+from varlog.spark.audit_archive import Fault, audit_archive
 from varlog.spark.columns import arrow_schema
 from varlog.spark.limits import AUDIT_ENTRIES, MOST_FAULTS
 from varlog.spark.options import Options
@@ -31,15 +33,6 @@ from varlog.spark.span import find_range
 
 FOUND = "segment int, stream int, node int, slot bigint, first bigint, stop bigint, crc bigint, trouble string"
 PLANNED = "segment int, stream int, node int, others array<int>, start bigint, stop bigint, committed bigint"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something wrong with the positions `[first, stop)`."""
-
-    first: int
-    stop: int
-    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +48,8 @@ class Report:
     """In all copies together."""
     faults: tuple[Fault, ...]
     """At most `MOST_FAULTS` of each kind."""
+    files: int = 0
+    """Of the archive, that were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +70,12 @@ def audit(spark: SparkSession, options: Options) -> Report:
     with sync.connect(options.cluster, timeout=options.timeout) as cluster:
         log = cluster.log(options.log)
         start, stop = find_range(log, options)
-        copies = _plan(cluster, log, start, stop, options)
+        info = log.info()
+        kept = max(start, info.trimmed + 1)
+        copies = _plan(cluster, log, kept, stop, options)
+    files, faults = audit_archive(spark, options, info, start, stop)
     if not copies:
-        return Report(options.log, start, stop, 0, 0, ())
+        return Report(options.log, start, stop, 0, 0, tuple(faults), files)
     rows = [tuple(getattr(each, name) for name in _Copy.__slots__) for each in copies]
     planned = spark.sparkContext.parallelize(rows, len(rows)).toDF(PLANNED)
     schema = _schema(spark)
@@ -89,7 +87,8 @@ def audit(spark: SparkSession, options: Options) -> Report:
             stop,
             len({(each.segment, each.stream, each.node) for each in copies}),
             found.where("trouble IS NULL").count(),
-            (*_troubles(found), *_differences(spark, found, copies), *_disorder(found, start, stop)),
+            (*faults, *_troubles(found), *_differences(spark, found, copies), *_disorder(found, kept, stop)),
+            files,
         )
     finally:
         found.unpersist()

@@ -1,4 +1,4 @@
-"""What a task does to read: one range of positions, straight from the replicas, as Arrow record batches.
+"""What a task does to read: one range of positions, straight from archive and replicas, as Arrow record batches.
 
 The range was fixed before the task began, so the task knows how many entries it must find. It hands on
 no more than a record batch at a time; what is read ahead is bounded by the subscription.
@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from varlog import sync
 from varlog.base.errors import Corrupt, Trimmed
+from varlog.spark.archived import archived_bytes, archived_end, read_archive
 from varlog.spark.assemble import Assembler
 from varlog.spark.columns import arrow_schema
 from varlog.spark.connection import connected
@@ -36,7 +37,7 @@ def plan_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, opti
     if stop <= start:
         return [Part(start, start)]
     cuts = borders(log.info())
-    size = size_of_entries(cluster, log, stop - start)
+    size = size_of_entries(cluster, log, start, stop)
     return split_parts(start, stop, cuts, size, options)
 
 
@@ -47,7 +48,7 @@ def split_parts(start: int, stop: int, cuts: list[int], size: float, options: Op
 
 def count_parts(cluster: sync.Cluster, log: sync.Log, start: int, stop: int, options: Options) -> int:
     """How many tasks a range is worth."""
-    return len(_split(start, stop, [], size_of_entries(cluster, log, stop - start), options))
+    return len(_split(start, stop, [], size_of_entries(cluster, log, start, stop), options))
 
 
 def even_parts(start: int, stop: int, count: int) -> list[Part]:
@@ -68,11 +69,15 @@ def _split(start: int, stop: int, cuts: list[int], size: float, options: Options
     )
 
 
-def size_of_entries(cluster: sync.Cluster, log: sync.Log, count: int) -> float:
-    """What one takes, on average. For few nobody is asked: they are one part."""
-    if count <= SMALL_ENTRIES:
+def size_of_entries(cluster: sync.Cluster, log: sync.Log, start: int, stop: int) -> float:
+    """What one takes, on average, on the nodes or in the archive. For few nobody is asked: they are one part."""
+    if stop - start <= SMALL_ENTRIES:
         return 0.0
-    return next((entry_bytes(each) for each in cluster.status().logs if each.log.name == log.name), 0.0)
+    status = next((each for each in cluster.status().logs if each.log.name == log.name), None)
+    if status is None:
+        return 0.0
+    archived = archived_bytes(status.log) if start <= status.log.trimmed else 0.0
+    return max(entry_bytes(status), archived)
 
 
 def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyarrow.RecordBatch]:
@@ -80,8 +85,10 @@ def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyar
     if part.start >= part.stop:
         return
     with connected(options) as (_, log):
-        start = part.start
-        while True:
+        info = log.info()
+        start = archived_end(info, part.start, part.stop)
+        yield from read_archive(info, options, schema, part.start, start)
+        while start < part.stop:
             try:
                 yield from _read(log, options, schema, start, part.stop)
                 return
@@ -91,8 +98,6 @@ def read_part(options: Options, schema: StructType, part: Part) -> Iterator[pyar
                 lost = f"positions {start} to {min(trimmed.first, part.stop) - 1} of log {log.name!r}"
                 warnings.warn(f"{lost} were trimmed, and are left out", DataLossWarning, stacklevel=2)
                 start = trimmed.first
-                if start >= part.stop:
-                    return
 
 
 def _read(log: sync.Log, options: Options, schema: StructType, start: int, stop: int) -> Iterator[pyarrow.RecordBatch]:

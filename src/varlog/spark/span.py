@@ -6,6 +6,7 @@ from datetime import datetime
 
 from varlog import sync
 from varlog.base.errors import InvalidArgument, NotWritten, Trimmed
+from varlog.client import ArchiveDescription
 from varlog.spark.options import Options, Position
 
 
@@ -15,17 +16,23 @@ class DataLossWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a log has: the positions `[first, end)`."""
+    """What a log has: the positions `[first, end)`, in its archive or on its nodes."""
 
     name: str
     first: int
     end: int
+    archive: ArchiveDescription | None = None
+
+    def has(self, position: int) -> bool:
+        """Also in an archive that does not reach up to what the nodes have."""
+        archive = self.archive
+        return position >= self.first or (archive is not None and archive.first <= position < archive.stop)
 
 
 def extent(log: sync.Log) -> Extent:
     """As fresh as this call."""
     info = log.info()
-    return Extent(info.name, info.trimmed + 1, max(log.tail(), info.trimmed) + 1)
+    return Extent(info.name, info.first, max(log.tail(), info.trimmed) + 1, info.archive)
 
 
 def find_start(log: sync.Log, known: Extent, options: Options) -> int:
@@ -61,7 +68,7 @@ def find_range(log: sync.Log, options: Options) -> tuple[int, int]:
 
 def not_trimmed(start: int, known: Extent, options: Options) -> int:
     """The start, or, where loss is allowed, the first position that is left; says so."""
-    if start >= known.first:
+    if known.has(start):
         return start
     lost = f"positions {start} to {known.first - 1} of log {known.name!r} are trimmed"
     if options.fail_on_data_loss:
