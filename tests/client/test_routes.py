@@ -1,11 +1,13 @@
-"""Looking up a log when whoever asked has given up."""
+"""Looking up a log when whoever asked has given up; and which replicas are near."""
 
 import asyncio
+from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.servers import run
+from tests.servers import run, servers
 
+import varlog
 from varlog.base.errors import Unavailable
 from varlog.client.repository import Repositories
 from varlog.client.routes import Routes
@@ -39,5 +41,24 @@ def test_an_error_that_nobody_waits_for_is_none() -> None:
         with pytest.raises(Unavailable):
             await routes.refresh(5.0)
         await scope.close()
+
+    run(story())
+
+
+def test_a_replica_in_the_same_zone_is_near(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, 0) as made:
+            for number, zone in enumerate(("a", "b", "b"), 1):
+                await made.start_node(number, zone=zone)
+            url = f"varlog://{made.repository_address}"
+            async with varlog.connect(url) as anywhere, varlog.connect(url, zone="b") as there:
+                await anywhere.create_log("orders", replicas=3)
+                for cluster, near in ((anywhere, {1, 2, 3}), (there, {2, 3})):
+                    log = cluster.log("orders")
+                    await log.append(b"x")
+                    routes = log._context.routes
+                    (stream,) = routes.streams
+                    assert {stream.members[routes.near(stream)] for _ in range(200)} == near
+                    assert [entry.payload async for entry in log.subscribe(1, wait=False)]
 
     run(story())

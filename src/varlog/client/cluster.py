@@ -38,29 +38,31 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
-def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, world: World | None = None) -> "Cluster":
+def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, zone: str = "", world: World | None = None) -> "Cluster":
     """A cluster at `varlog://host:port[,host:port...]`, to be used as `async with`.
 
-    `timeout` is how long every call may take that does not say otherwise.
+    `timeout` is how long every call may take that does not say otherwise. Subscriptions read from replicas in
+    `zone`, as nodes were told theirs, where there are any.
     """
     if not timeout > 0:
         raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
-    return Cluster(parse_url(url), timeout, world)
+    return Cluster(parse_url(url), timeout, world, zone)
 
 
 class Cluster:
     """A connection to a cluster."""
 
-    def __init__(self, addresses: list[str], timeout: float, world: World | None) -> None:
+    def __init__(self, addresses: list[str], timeout: float, world: World | None, zone: str = "") -> None:
         self._addresses = addresses
         self._timeout = timeout
         self._given_world = world
+        self._zone = zone
         self._open: _Open | None = None
 
     async def __aenter__(self) -> "Cluster":
         if self._open is not None:
             raise InvalidArgument("this connection is open already")
-        opened = _Open(self._given_world or real_world(), self._addresses, self._timeout)
+        opened = _Open(self._given_world or real_world(), self._addresses, self._timeout, self._zone)
         try:
             await opened.repositories.connect(self._timeout)
         except BaseException:
@@ -270,8 +272,9 @@ def _creation(
 class _Open:
     """What exists while the cluster is connected."""
 
-    def __init__(self, world: World, addresses: list[str], timeout: float) -> None:
+    def __init__(self, world: World, addresses: list[str], timeout: float, zone: str) -> None:
         self._world = world
+        self._zone = zone
         self._timeout = timeout
         self._scope = Scope()
         self._pool = PeerPool(world)
@@ -288,7 +291,7 @@ class _Open:
     def _context(self, name: str) -> LogContext:
         context = self.contexts.get(name)
         if context is None:
-            routes = Routes(name, self.repositories, self._world, self._scope)
+            routes = Routes(name, self.repositories, self._world, self._scope, self._zone)
             choice = Choice(self._world, routes, self._scope)
             archives = self._world.archives or FileArchives()
             context = LogContext(

@@ -81,8 +81,7 @@ class StreamReader:
         self._stop = stop
         self._sink = sink
         self._patience = patience
-        first = context.world.random.randrange(len(route.members))
-        self._member = first if route.first_to_know is None else route.first_to_know
+        self._member = context.routes.near(route)
         self._failures = 0
         self._refusals = 0
         self._answered_at = self._clock.now()

@@ -54,7 +54,8 @@ class StreamRoute:
 class Routes:
     """One log by name. Asked for at its first use; a log that was removed is asked for again."""
 
-    def __init__(self, name: str, repositories: Repositories, world: World, scope: Scope) -> None:
+    def __init__(self, name: str, repositories: Repositories, world: World, scope: Scope, zone: str = "") -> None:
+        """`zone`: where this client is; empty if it does not matter."""
         self.name = name
         self.info: pb.LogInfo | None = None
         """As last heard; None: not asked yet, or gone."""
@@ -62,6 +63,8 @@ class Routes:
         self.listeners: list[Callable[[], None]] = []
         """Called after every change."""
         self._addresses: dict[NodeId, str] = {}
+        self._zone = zone
+        self._zones: dict[NodeId, str] = {}
         self._repositories = repositories
         self._world = world
         self._scope = scope
@@ -73,6 +76,17 @@ class Routes:
     def address(self, node: NodeId) -> str | None:
         """Where a node is, as last heard."""
         return self._addresses.get(node)
+
+    def near(self, route: StreamRoute) -> int:
+        """Which member to read from first: one in this client's zone, if there is any, by chance among several.
+
+        Where one knows first of what is in the log, that one.
+        """
+        if route.first_to_know is not None:
+            return route.first_to_know
+        members = range(len(route.members))
+        same = [each for each in members if self._zone and self._zones.get(route.members[each]) == self._zone]
+        return self._world.random.choice(same or members)
 
     def now(self, route: StreamRoute) -> StreamRoute:
         """The same stream as it is by now."""
@@ -190,6 +204,7 @@ class Routes:
             return
         self.info = info
         self._addresses = {NodeId(node.node_id): node.address for node in info.nodes}
+        self._zones = {NodeId(node.node_id): node.zone for node in info.nodes}
         self.streams = tuple(
             _route(info, segment, index, stream)
             for segment in info.chain

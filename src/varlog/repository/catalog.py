@@ -94,7 +94,7 @@ class Catalog:
         for node in sorted(set(members_of(log))):
             known = self.nodes.get(node)
             if known is not None:
-                copy.nodes.add(node_id=node, address=known.address)
+                copy.nodes.add(node_id=node, address=known.address, zone=known.zone)
         return copy
 
     def directory(self) -> pb.NodeDirectory:

@@ -34,6 +34,7 @@ class Options:
     max_entries_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     identity: str | None = None
+    zone: str = ""
     timeout: float = limits.TIMEOUT_SECONDS
 
 
@@ -73,6 +74,10 @@ def _log(name: str, text: str) -> str:
 
 def _identity(name: str, text: str) -> str:
     return check_name(text, name)
+
+
+def _zone(name: str, text: str) -> str:
+    return text.strip()
 
 
 def _whole(least: int) -> Callable[[str, str], int]:
@@ -142,6 +147,7 @@ _KINDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
         "max_entries_per_trigger": _whole(1),
         "fail_on_data_loss": _truth,
         "identity": _identity,
+        "zone": _zone,
         "timeout": _seconds,
     }.items()
 }

@@ -24,9 +24,9 @@ __all__ = ["Cluster", "Journal", "JournalLeader", "Log", "Producer", "Subscripti
 Result = TypeVar("Result")
 
 
-def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, world: World | None = None) -> "Cluster":
+def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, zone: str = "", world: World | None = None) -> "Cluster":
     """See `varlog.connect`; to be used as `with`."""
-    return Cluster(client.connect(url, timeout=timeout, world=world))
+    return Cluster(client.connect(url, timeout=timeout, zone=zone, world=world))
 
 
 class Cluster:

@@ -584,12 +584,14 @@ class ProducerReply(_message.Message):
     def __init__(self, next_sequence: _Optional[int] = ..., first_sequence: _Optional[int] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
-    __slots__ = ("node_id", "address")
+    __slots__ = ("node_id", "address", "zone")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     address: str
-    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    zone: str
+    def __init__(self, node_id: _Optional[int] = ..., address: _Optional[str] = ..., zone: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("cluster_id", "node_id", "incarnation", "boot", "address", "zone", "volumes")
