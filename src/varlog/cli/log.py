@@ -32,6 +32,7 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument(
         "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
     )
+    create.add_argument("--replication", default="", help="broadcast (the default) or chain, under `leader`")
     create.add_argument("--pin", default="", help="capabilities that no change may take away, like many_writers")
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
@@ -45,6 +46,7 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs")
     reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
+    reconfigure.add_argument("--replication", help="broadcast or chain, under `leader`")
     reconfigure.add_argument("--pin", default="", help="capabilities that no change may take away from now on")
     reconfigure.add_argument("--unpin", default="", help="those that may go again")
     add_limits(reconfigure, default=None)
@@ -79,6 +81,7 @@ def create_log(arguments: Arguments) -> None:
             roll_seconds=arguments.roll_seconds,
             journal=arguments.journal,
             pin=split_addresses([arguments.pin]),
+            replication=arguments.replication,
         )
 
     with_cluster(arguments, work)
@@ -90,7 +93,7 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "roll")
+    names = ("ordering", "replicas", "streams", "ack", "roll_bytes", "roll_seconds", "roll", "replication")
     wanted = {name: getattr(arguments, name) for name in names}
     pin, unpin = split_addresses([arguments.pin]), split_addresses([arguments.unpin])
 

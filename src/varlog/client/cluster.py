@@ -96,6 +96,7 @@ class Cluster:
         roll_seconds: float = 0.0,
         journal: bool = False,
         pin: Sequence[str] = (),
+        replication: str = "",
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
@@ -103,7 +104,7 @@ class Cluster:
         `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice. A segment
         that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. With
         `journal` it is led by one client at a time; see `journal`. A change of the log that would take away one of
-        the capabilities in `pin` is refused.
+        the capabilities in `pin` is refused. `replication`, under `leader`, is "broadcast" (the default) or "chain".
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -112,6 +113,7 @@ class Cluster:
         request = _creation(name, ordering, replicas, ack, roll_bytes, roll_seconds)
         request.streams = check_count(streams, "streams")
         request.journal = journal
+        request.replication = replication
         request.pin.extend(check_names(pin, "pin"))
         doubt = Doubt()
         seconds = self._seconds(timeout)

@@ -44,6 +44,8 @@ class SegmentDescription:
     streams: tuple[StreamDescription, ...]
     leader: str
     """Of a journal: the client that leads it, by its name or address; empty: nobody does."""
+    replication: str
+    """Under `leader`: "broadcast", or "chain"; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         ack=info.ack,
         streams=tuple(_stream(info, stream) for stream in info.streams),
         leader=info.leader.name,
+        replication=(info.replication or "broadcast") if info.ordering == "leader" else "",
     )
 
 

@@ -234,6 +234,7 @@ class Log:
         roll: bool = False,
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
+        replication: str | None = None,
         timeout: float | None = None,
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
@@ -241,7 +242,8 @@ class Log:
         More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
         and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. A change
-        that would take away a capability which the log is pinned to (`pin`, until `unpin`) is refused.
+        that would take away a capability which the log is pinned to (`pin`, until `unpin`) is refused. `replication`,
+        under `leader`, is "broadcast" or "chain".
         """
         request = reconfiguration(
             ordering=ordering,
@@ -254,6 +256,7 @@ class Log:
             roll=roll,
             pin=pin,
             unpin=unpin,
+            replication=replication,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 

@@ -290,6 +290,11 @@ class Replica:
             case Verdict.OLD:
                 pass
 
+    @property
+    def released(self) -> tuple[Glsn, Slot] | None:
+        """Where slot 0 is, and how far the leader has committed, as far as it is known here."""
+        return self._released
+
     def release(self, base: Glsn, upto: Slot) -> None:
         """Slots below `upto` are committed, each at `base` plus its slot; those that come later are bound then."""
         if self._released is None or upto > self._released[1]:

@@ -49,6 +49,7 @@ async def open_replicas(
             log_name=log.name,
             ack=segment.ack,
             journal=log.journal,
+            replication=segment.replication,
             writer=segment.leader.id,
         )
         calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, Slot, StreamId
+from varlog.core.ordering.leader import BROADCAST
 from varlog.core.placement import Candidate, place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
@@ -39,6 +40,8 @@ class Settings:
     replicas: int
     ack: int
     streams: int
+    replication: str = BROADCAST
+    """Under `leader`: who stores at the members."""
 
 
 Change = Callable[[pb.LogInfo, dict[StreamId, Slot], int], None]
@@ -91,6 +94,7 @@ class Reconfigurer:
             ordering=wanted.ordering,
             replicas=members or wanted.replicas,
             ack=wanted.ack,
+            replication=wanted.replication,
             created_us=self._clock.wall_us(),
         )
         leads = leader if leader is not None else log.chain[-1].leader
@@ -108,7 +112,7 @@ class Reconfigurer:
                 segment.streams.extend(fresh)
                 changed.chain.append(segment)
                 changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
-                changed.streams = wanted.streams
+                changed.streams, changed.replication = wanted.streams, wanted.replication
 
             await self._end(number, open_streams(log), change)
 
@@ -201,7 +205,8 @@ def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: 
 
 def settings_of(log: pb.LogInfo) -> Settings:
     """What the next segment of a log is made of, if nobody says otherwise."""
-    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams)
+    replication = log.replication or BROADCAST
+    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams, replication)
 
 
 def open_streams(log: pb.LogInfo) -> list[StreamId]:

@@ -83,14 +83,8 @@ class Scenario:
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
-        self._nemesis = Nemesis(
-            self.cluster,
-            weather.faults,
-            chance,
-            seals=shape.seals,
-            rebuilds=shape.rebuilds,
-            journal=shape.journal,
-        )
+        kinds = {"seals": shape.seals, "rebuilds": shape.rebuilds, "journal": shape.journal}
+        self._nemesis = Nemesis(self.cluster, weather.faults, chance, **kinds)
         self.excuses = Excuses(self.cluster, self._nemesis, shape)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
@@ -202,6 +196,7 @@ class Scenario:
                     streams=self.shape.streams,
                     roll_seconds=self.shape.roll_seconds,
                     journal=self.shape.journal,
+                    replication=self.shape.replication,
                 )
         except AlreadyExists:
             return True

@@ -74,6 +74,7 @@ class Cluster:
         roll_seconds: float = 0.0,
         journal: bool = False,
         pin: Sequence[str] = (),
+        replication: str = "",
         timeout: float | None = None,
     ) -> "Log":
         work = self._cluster.create_log(
@@ -86,6 +87,7 @@ class Cluster:
             roll_seconds=roll_seconds,
             journal=journal,
             pin=pin,
+            replication=replication,
             timeout=timeout,
         )
         return Log(self._run(work), self._running)

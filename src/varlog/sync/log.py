@@ -142,6 +142,7 @@ class Log:
         roll: bool = False,
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
+        replication: str | None = None,
         timeout: float | None = None,
     ) -> client.LogDescription:
         return self._thread.run(
@@ -156,6 +157,7 @@ class Log:
                 roll=roll,
                 pin=pin,
                 unpin=unpin,
+                replication=replication,
                 timeout=timeout,
             )
         )

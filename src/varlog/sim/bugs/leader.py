@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
+from varlog.node.relay import Relay
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
 from varlog.repository import sealing
@@ -88,6 +89,12 @@ def finished_without_settling() -> Iterator[None]:
         await plain(self, min(end, self.log.durable))
 
     with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+        yield
+
+
+@bug("a member of a chain answers when it has an entry itself", lambda weather: bool(weather.shape.replication))
+def chain_answers_early() -> Iterator[None]:
+    with swap(Relay, _stored=property(lambda self: self._replica.log.durable)):
         yield
 
 

@@ -90,13 +90,14 @@ class Binding(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "leads")
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "behind", "leads")
     STATE_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     state: ReplicaState
     contiguous: int
@@ -104,8 +105,9 @@ class ReplicaStatus(_message.Message):
     trimmed: int
     high_watermark: int
     trimmed_glsn: int
+    behind: int
     leads: bool
-    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., behind: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -126,7 +128,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ..., capability: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "journal", "writer")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "journal", "replication", "writer")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +136,7 @@ class ReplicaSpec(_message.Message):
     COPY_FIELD_NUMBER: _ClassVar[int]
     ACK_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
@@ -142,8 +145,9 @@ class ReplicaSpec(_message.Message):
     copy: int
     ack: int
     journal: bool
+    replication: str
     writer: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., journal: _Optional[bool] = ..., writer: _Optional[int] = ...) -> None: ...
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., journal: _Optional[bool] = ..., replication: _Optional[str] = ..., writer: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -632,7 +636,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "leader")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "leader", "replication")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -643,6 +647,7 @@ class SegmentInfo(_message.Message):
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -653,7 +658,8 @@ class SegmentInfo(_message.Message):
     streams: _containers.RepeatedCompositeFieldContainer[StreamInfo]
     created_us: int
     leader: JournalLeader
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ...) -> None: ...
+    replication: str
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class JournalLeader(_message.Message):
     __slots__ = ("id", "ttl_ms", "name")
@@ -666,7 +672,7 @@ class JournalLeader(_message.Message):
     def __init__(self, id: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "journal", "pinned")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "journal", "pinned", "replication")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -685,6 +691,7 @@ class LogInfo(_message.Message):
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     ordering: str
@@ -703,7 +710,8 @@ class LogInfo(_message.Message):
     roll_ms: int
     journal: bool
     pinned: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: str
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("id", "incarnation", "address", "zone", "volumes", "connected", "last_seen_us", "replicas", "troubles", "boot", "draining", "open_streams", "ended_streams", "scrub")
@@ -779,7 +787,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "journal", "pin")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "journal", "pin", "replication")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -789,6 +797,7 @@ class CreateLogRequest(_message.Message):
     ROLL_MS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -798,10 +807,11 @@ class CreateLogRequest(_message.Message):
     roll_ms: int
     journal: bool
     pin: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: str
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "pin", "unpin")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "pin", "unpin", "replication")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -814,6 +824,7 @@ class ReconfigureLogRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     UNPIN_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -826,7 +837,8 @@ class ReconfigureLogRequest(_message.Message):
     epoch: int
     pin: _containers.RepeatedScalarFieldContainer[str]
     unpin: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: str
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class LeadLogRequest(_message.Message):
     __slots__ = ("log", "leader", "act")
