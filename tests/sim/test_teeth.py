@@ -23,7 +23,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "answer_counts_for_all": 40,
     "appended_again": 20,
     "binding_reported_early": 80,
-    "chain_answers_early": 40,
+    "chain_answers_early": 60,
     "commit_out_of_turn": 80,
     "commits_told_once": 20,
     "copy_not_synced": 20,
