@@ -116,7 +116,7 @@ def test_candidates_wait_until_the_leader_leaves() -> None:
 def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal") as journal:
-            async with journal.lead(ttl=0.2, name="first") as old:
+            async with journal.lead(ttl=0.6, name="first") as old:
                 await old.append(b"a")
                 await die(old)
                 async with journal.lead(ttl=5.0, name="second") as new:
@@ -132,7 +132,7 @@ def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> No
 def test_what_a_lost_leader_acknowledged_can_be_read_though_nobody_follows() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal") as journal:
-            old = await journal.lead(ttl=0.2).__aenter__()
+            old = await journal.lead(ttl=0.6).__aenter__()
             await old.append(b"a")
             await die(old)
             await led_by(journal, "")
@@ -224,10 +224,10 @@ def test_a_member_too_far_behind_makes_the_leader_ask_for_other_members(
 
 def test_appends_go_on_without_the_repository(tmp_path: Path) -> None:
     async def story() -> None:
-        async with led(tmp_path, nodes=3, lease_ms=1000, ttl=0.3) as (cluster, _client, journal, leader):
+        async with led(tmp_path, nodes=3, lease_ms=1000, ttl=1.0) as (cluster, _client, journal, leader):
             await leader.append(b"a")
             await cluster.stop_repository()
-            await asyncio.sleep(0.5)  # longer than the lease
+            await asyncio.sleep(1.2)  # longer than the lease
             assert (await leader.append(b"b")).glsn == 2
             await cluster.start_repository()
             while True:  # it is given another ttl, and goes on

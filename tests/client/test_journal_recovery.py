@@ -66,7 +66,7 @@ def test_election_and_recovery(
             await client.journal("wal").__aenter__()
             await client.log("wal").reconfigure(members=[1, 2, 3])
             journal = client.journal("wal")
-            a = await journal.lead(ttl=0.4, name="A").__aenter__()
+            a = await journal.lead(ttl=0.8, name="A").__aenter__()
             while True:  # until it leads on the first three
                 name, members = await replica(client, "wal")
                 if sorted(members) == [1, 2, 3]:

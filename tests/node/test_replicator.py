@@ -48,6 +48,7 @@ class Stage:
         log = SimpleNamespace(durable=slots, appended=slots, read=self._read)
         self.replica: Any = SimpleNamespace(
             id=ReplicaId(LogId(1), Epoch(1), StreamId(1)),
+            spec=pb.ReplicaSpec(),
             on_group=[],
             on_sync=[],
             state=ReplicaState.OPEN,

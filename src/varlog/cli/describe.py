@@ -236,6 +236,7 @@ def stream_rows(status: LogStatus, cluster: ClusterStatus) -> Iterable[dict[str,
 SEGMENT_COLUMNS = [
     Column("epoch", "segment", right=True),
     Column("ordering"),
+    Column("replication"),
     Column("state", style=state_style),
     count("base", "from"),
     count("end"),
@@ -249,6 +250,7 @@ def segment_row(segment: SegmentDescription) -> dict[str, Any]:
     return {
         "epoch": segment.epoch,
         "ordering": segment.ordering,
+        "replication": segment.replication,
         "state": segment.state,
         "base": segment.base,
         "end": segment.end,

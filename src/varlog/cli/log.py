@@ -36,6 +36,7 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument(
         "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
     )
+    create.add_argument("--replication", default="", help="broadcast (the default) or chain, under `leader`")
     create.add_argument("--pin", default="", help="capabilities that no change may take away, like many_writers")
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
@@ -50,6 +51,7 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--unit", type=positive, help="positions that go to one stream in turn")
     reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
+    reconfigure.add_argument("--replication", help="broadcast or chain, under `leader`")
     reconfigure.add_argument("--pin", default="", help="capabilities that no change may take away from now on")
     reconfigure.add_argument("--unpin", default="", help="those that may go again")
     add_limits(reconfigure, default=None)
@@ -96,6 +98,7 @@ def create_log(arguments: Arguments) -> None:
             retain_archived=arguments.retain_archived,
             journal=arguments.journal,
             pin=split_addresses([arguments.pin]),
+            replication=arguments.replication,
         )
 
     with_cluster(arguments, work)
@@ -107,8 +110,8 @@ def create_log(arguments: Arguments) -> None:
 
 def reconfigure_log(arguments: Arguments) -> None:
     members = [positive(part) for part in split_addresses([arguments.members])]
-    names = ("ordering", "replicas", "streams", "ack", "unit", "roll_bytes", "roll_seconds", *RETAINED, "roll")
-    wanted = {name: getattr(arguments, name) for name in names}
+    names = ("ordering", "replicas", "streams", "ack", "unit", "replication", "roll_bytes", "roll_seconds", "roll")
+    wanted = {name: getattr(arguments, name) for name in (*names, *RETAINED)}
     pin, unpin = split_addresses([arguments.pin]), split_addresses([arguments.unpin])
 
     async def work(cluster: "Cluster") -> "LogDescription":

@@ -103,6 +103,7 @@ class Cluster:
         retain_archived: bool = False,
         journal: bool = False,
         pin: Sequence[str] = (),
+        replication: str = "",
         timeout: float | None = None,
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
@@ -113,6 +114,7 @@ class Cluster:
         than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
         With `retain_archived` nothing of that goes before it is archived. With `journal` it is led by one client at a
         time; see `journal`. A change of the log that would take away one of the capabilities in `pin` is refused.
+        `replication`, under `leader`, is "broadcast" (the default) or "chain".
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.
@@ -128,6 +130,7 @@ class Cluster:
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
         request.retain_archived = retain_archived
         request.journal = journal
+        request.replication = replication
         request.pin.extend(check_names(pin, "pin"))
         doubt = Doubt()
         seconds = self._seconds(timeout)

@@ -46,6 +46,8 @@ class SegmentDescription:
     """Positions that go to one stream before the next has its turn, under `sequencer`."""
     leader: str = ""
     """Of a journal: the client that leads it, by its name or address; empty: nobody does."""
+    replication: str = ""
+    """Under `leader`: "broadcast", or "chain"; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +307,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         streams=tuple(_stream(info, stream) for stream in info.streams),
         unit=info.unit,
         leader=info.leader.name,
+        replication=(info.replication or "broadcast") if info.ordering == "leader" else "",
     )
 
 

@@ -260,6 +260,7 @@ class Log:
         roll: bool = False,
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
+        replication: str | None = None,
         timeout: float | None = None,
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
@@ -269,7 +270,8 @@ class Log:
         and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
         than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
         With `retain_archived` nothing of that goes before it is archived. A change that would take away a capability
-        which the log is pinned to (`pin`, until `unpin`) is refused.
+        which the log is pinned to (`pin`, until `unpin`) is refused. `replication`, under `leader`, is "broadcast" or
+        "chain".
         """
         request = reconfiguration(
             ordering=ordering,
@@ -286,6 +288,7 @@ class Log:
             roll=roll,
             pin=pin,
             unpin=unpin,
+            replication=replication,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 

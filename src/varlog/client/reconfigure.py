@@ -27,9 +27,10 @@ def reconfiguration(
     roll: bool,
     pin: Sequence[str],
     unpin: Sequence[str],
+    replication: str | None,
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
-    request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll)
+    request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll, replication=replication or "")
     request.replicas = 0 if replicas is None else check_count(replicas, "replicas")
     request.streams = 0 if streams is None else check_count(streams, "streams")
     request.ack = 0 if ack is None else check_count(ack, "ack")

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from varlog.base.errors import Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
+from varlog.core.ordering.leader import CHAIN
 from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.ports import Clock
@@ -81,11 +82,14 @@ class Copier(ABC):
         if status.state in (pb.REPLICA_SEALED, pb.REPLICA_FINISHED):
             raise Sealed("it takes no more", status.contiguous)
         if status.contiguous > self._replica.log.appended and self._replica.state is ReplicaState.OPEN:
-            self._replica.trouble = (
+            more = (
                 f"node {self._backup} has {status.contiguous} slots of {self._replica.id}, "
                 f"more than its primary ever had ({self._replica.log.appended})"
             )
-            raise Unavailable(self._replica.trouble)
+            if self._replica.spec.replication != CHAIN:
+                # In a chain it may be we who lost the end in a crash: then it comes again from the one before us.
+                self._replica.trouble = more
+            raise Unavailable(more)
         return Slot(status.contiguous)
 
     def _is_behind(self) -> bool:

@@ -29,6 +29,9 @@ from varlog.wire.proto import varlog_pb2 as pb
 BIND_IDLE_S = 0.25
 """How long commits wait for a store to ride with before they are written by themselves."""
 
+REPORT_PACE_S = 0.05
+"""How long a replica whose positions do not wait for the repository leaves it to gather what it has to report."""
+
 NO_SPACE_PAUSE_S = 0.5
 """How long a full volume is left alone before what is staged is tried again."""
 
@@ -96,6 +99,7 @@ class Replica:
         self._released: tuple[Glsn, Slot] | None = None
         """Where the segment begins, and how far the stream is known to be committed; not under `cut`."""
         self._bind_timer: Timer | None = None
+        self._report_timer: Timer | None = None
         self._commit_waiters: list[asyncio.Future[None]] = []
         self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
         self._recent_bytes = 0
@@ -266,12 +270,19 @@ class Replica:
     def _synced(self, waiting: list[Done]) -> None:
         if self._released is not None:
             self._bind_released()
-        self._changed(self)
+        if self.spec.ordering == "cut" or self.log.sealed:
+            self._changed(self)
+        elif self._report_timer is None:
+            self._report_timer = self._clock.call_later(REPORT_PACE_S, self._report)
         for callback in self.on_sync:
             callback()
         if waiting:
             # behind the report, for which an append waits
             asyncio.get_running_loop().call_soon(_tell, waiting)
+
+    def _report(self) -> None:
+        self._report_timer = None
+        self._changed(self)
 
     def fail(self, error: VarlogError) -> None:
         """A write or sync failed: stop, and tell everyone who waits. The files are not trusted again."""
@@ -309,6 +320,11 @@ class Replica:
                 self._changed(self)
             case Verdict.OLD:
                 pass
+
+    @property
+    def released(self) -> tuple[Glsn, Slot] | None:
+        """Where slot 0 is, and how far the leader has committed, as far as it is known here."""
+        return self._released
 
     def release(self, base: Glsn, upto: Slot) -> None:
         """Slots below `upto` are committed, in a segment from `base` on; those that come later are bound then."""
@@ -425,9 +441,10 @@ class Replica:
         self._scope.spawn(work, name=name)
 
     def close(self) -> None:
-        if self._bind_timer is not None:
-            self._bind_timer.cancel()
-            self._bind_timer = None
+        for timer in (self._bind_timer, self._report_timer):
+            if timer is not None:
+                timer.cancel()
+        self._bind_timer = self._report_timer = None
 
 
 def _tell(waiting: list[Done]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering.leader import CHAIN
 from varlog.core.replica import ReplicaState
 from varlog.node.ahead import Ahead
 from varlog.node.copier import Connect
@@ -13,8 +14,9 @@ from varlog.node.forwarder import Forwarder
 from varlog.node.leader import Leader
 from varlog.node.pace import Pace
 from varlog.node.primary import Primary
+from varlog.node.relay import Relay
 from varlog.node.replica import Replica
-from varlog.node.replicator import Replicator
+from varlog.node.replicator import Head, Replicator
 from varlog.node.sequencer import Sequencer
 from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
@@ -52,6 +54,8 @@ class Replicas:
         self._sequencers: dict[ReplicaId, Sequencer] = {}
         self._ahead: dict[ReplicaId, Ahead] = {}
         """Of open replicas under `sequencer`."""
+        self.relays: dict[ReplicaId, Relay] = {}
+        """Of the replicas that are in a chain behind its leader."""
         self._settling: dict[ReplicaId, asyncio.Lock] = {}
         self._failed: dict[ReplicaId, VarlogError] = {}
         """Replicas whose files could not be opened, and why."""
@@ -197,6 +201,8 @@ class Replicas:
             return  # a client leads it
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
+        if replica.spec.replication == CHAIN and me in members[1:] and replica.state is not ReplicaState.FINISHED:
+            self._relay(replica, members[members.index(me) + 1 :][:1], scope)
         if members[0] != me or replica.id in self._primaries:
             return
         if replica.state is ReplicaState.FINISHED:
@@ -208,7 +214,8 @@ class Replicas:
         primary = self._primaries[replica.id] = Primary(replica)
         replica.keep_recent = len(members) > 1
         if replica.spec.ordering == "leader":
-            self._lead(replica, members[1:], scope)
+            chained = replica.spec.replication == CHAIN
+            self._lead(replica, members[1:2] if chained else members[1:], scope)
         elif new or len(members) == 1:
             self._forward(replica, members[1:], scope)
         else:
@@ -223,7 +230,7 @@ class Replicas:
             self._ahead[replica.id] = Ahead(replica, self._world.clock)
         me = self._volumes[0].identity.node_id
         replica.last_of_chain = replica.spec.members[-1] == me
-        if replica.spec.index or replica.spec.members[0] != me:
+        if replica.spec.index or replica.spec.members[0] != me or replica.id in self._sequencers:
             return
         if new:
             self._sequencers[replica.id] = Sequencer(replica)
@@ -236,12 +243,20 @@ class Replicas:
         self._forward(replica, backups, scope)
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
-        leader = self._leaders[replica.id] = Leader(
-            replica, backups, replica.spec.ack, self._world.clock, self._changed
-        )
+        ack = len(backups) + 1 if replica.spec.replication == CHAIN else replica.spec.ack
+        leader = self._leaders[replica.id] = Leader(replica, backups, ack, self._world.clock, self._changed)
+        self._replicate(replica, backups, leader, scope)
+
+    def _relay(self, replica: Replica, following: list[NodeId], scope: Scope) -> None:
+        """This node is in a chain: what it is given it gives to the next, if there is one."""
+        relay = self.relays[replica.id] = Relay(replica, bool(following), self._world.clock, self._changed)
+        replica.keep_recent = bool(following)
+        self._replicate(replica, following, relay, scope)
+
+    def _replicate(self, replica: Replica, backups: list[NodeId], head: Head, scope: Scope) -> None:
+        boot = self._volumes[0].identity.boot
         for backup in backups:
-            boot = self._volumes[0].identity.boot
-            replicator = Replicator(replica, backup, self._connect, self._world.clock, boot, leader)
+            replicator = Replicator(replica, backup, self._connect, self._world.clock, boot, head)
             scope.spawn(replicator.run(), name=f"replicate {replica.id} to {backup}")
 
     def leader(self, replica: Replica) -> Leader:
@@ -338,6 +353,7 @@ class Replicas:
         primary = self._primaries.pop(replica, None)
         self._leaders.pop(replica, None)
         self._sequencers.pop(replica, None)
+        self.relays.pop(replica, None)
         self._settling.pop(replica, None)
         ahead = self._ahead.pop(replica, None)
         if ahead is not None:

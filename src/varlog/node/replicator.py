@@ -7,12 +7,14 @@ failed copy nothing later is copied until the backup's own word is known again.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from varlog.base.errors import Gap, Trimmed, Unavailable, VarlogError
-from varlog.base.ids import NodeId, Slot
+from varlog.base.ids import Glsn, NodeId, Slot
+from varlog.core.ordering.leader import CHAIN
 from varlog.core.replica import ReplicaState
 from varlog.node.copier import STORE_BYTES, STORE_TIMEOUT_S, Connect, Copier
-from varlog.node.leader import Leader
 from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer, Reply
@@ -24,11 +26,27 @@ STORES_IN_FLIGHT = 8
 """STOREs sent ahead of their answers, per backup."""
 
 
+class Head(Protocol):
+    """Who is told how far a backup is: the leader, or a member in the middle of a chain."""
+
+    tell: list[Callable[[], None]]
+
+    @property
+    def base(self) -> Glsn | None: ...
+
+    @property
+    def committed(self) -> Slot: ...
+
+    def has(self, backup: NodeId, tail: Slot) -> None: ...
+
+    def give_up(self, why: str) -> None: ...
+
+
 class Replicator(Copier):
-    """Brings one backup up to its leader, and tells the leader."""
+    """Brings one backup up to who stores at it, and tells that."""
 
     def __init__(
-        self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int, leader: Leader
+        self, replica: Replica, backup: NodeId, connect: Connect, clock: Clock, writer: int, leader: Head
     ) -> None:
         super().__init__(replica, backup, connect, clock, writer)
         self._leader = leader
@@ -43,8 +61,9 @@ class Replicator(Copier):
         leader.tell.append(self._release)
 
     async def _follow(self, peer: Peer) -> None:
-        self._cursor = await self._tail_of(peer, self._request(Slot(0)))
-        self._leader.has(self._backup, self._cursor)
+        reply = await peer.call(Method.STORE, self._request(Slot(0)), timeout=STORE_TIMEOUT_S)
+        self._cursor = self._judge(reply)
+        self._leader.has(self._backup, self._stored(reply))
         self.trouble = ""
         try:
             await self._copy(peer)
@@ -119,7 +138,9 @@ class Replicator(Copier):
         in_flight = self._in_flight
         try:
             while in_flight and in_flight[0].done():
-                self._leader.has(self._backup, self._judge(in_flight.popleft().result()))
+                reply = in_flight.popleft().result()
+                self._judge(reply)
+                self._leader.has(self._backup, self._stored(reply))
         except Gap as gap:
             # an earlier copy was lost: go back to what the backup has
             self._forget_in_flight()
@@ -131,6 +152,11 @@ class Replicator(Copier):
             self._wake.set()
         else:
             self._push()
+
+    def _stored(self, reply: Reply) -> Slot:
+        """How far the backup is, and in a chain all behind it."""
+        chained = self._replica.spec.replication == CHAIN
+        return Slot(reply.message.behind if chained else reply.message.contiguous)
 
     def _forget_in_flight(self) -> None:
         for future in self._in_flight:

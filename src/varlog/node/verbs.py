@@ -84,16 +84,18 @@ class Verbs:
 
         def done(error: VarlogError | None) -> None:
             if error is None:
-                request.reply(self._status(replica))
+                self._stored(request, replica, end)
             else:
                 request.fail(error)
 
+        end = replica.log.appended
         if not len(request.body):
             # what an earlier writer left staged counts: it will be durable, and the answer must cover it
             replica.settled(done)
             return None
         body = memoryview(request.body)
         batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+        end = Slot(message.slot + sum(header.count for _, header in batches))
         if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):
             return None
         if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
@@ -127,7 +129,15 @@ class Verbs:
         self, request: Request, replica: Replica, message: pb.StoreRequest, batches: Batches
     ) -> None:
         await replica.store(Slot(message.slot), batches, settle=message.settle)
-        request.reply(self._status(replica))
+        self._stored(request, replica, Slot(message.slot + sum(header.count for _, header in batches)))
+
+    def _stored(self, request: Request, replica: Replica, end: Slot) -> None:
+        """Answer a STORE of what lies before `end`; in a chain when all members behind this one have it, too."""
+        relay = self._replicas.relays.get(replica.id)
+        if relay is None:
+            request.reply(self._status(replica))
+        else:
+            relay.when_stored(end, lambda: request.reply(relay.status()))
 
     def _take(self, request: Request) -> Awaitable[None] | None:
         """A STORE that is not answered: what cannot be taken is left. The primary hears of no commit then, and asks."""

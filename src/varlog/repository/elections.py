@@ -6,8 +6,9 @@
 
 A lease is for liveness alone: nobody who appends looks at it. What keeps an old leader from acknowledging anything
 is the end of its segment, which is sealed before the next one begins. So leases are kept in memory: a repository
-that begins to lead gives every leader one more ttl. With nobody waiting the segment ends all the same, so that what
-the lost leader had acknowledged can be read, and the next one is led by nobody until a candidate comes.
+that begins to lead gives every leader one more ttl, and time to find it. With nobody waiting the segment ends all the
+same, so that what the lost leader had acknowledged can be read, and the next one is led by nobody until a candidate
+comes.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ SOON_S = 0.001
 """Less than this is not waited for: a clock need not even move in so little."""
 PAUSE_S = 0.1
 """After a leader could not be replaced, before it is tried again."""
+FIND_AGAIN_S = 2.0
+"""So long a leader may take to find a repository that has just begun to lead, however short its lease is."""
 LEAST_TTL_MS, MOST_TTL_MS = 50, 3_600_000
 MOST_CANDIDATES = 1024
 """That wait for one journal."""
@@ -170,7 +173,9 @@ class Elections:
     def _over_at(self, log: pb.LogInfo) -> float:
         leader = log.chain[-1].leader
         known = self._leases.get(LogId(log.id))
-        return known[1] if known is not None and known[0] == leader.id else self._began + leader.ttl_ms / 1000
+        if known is not None and known[0] == leader.id:
+            return known[1]
+        return self._began + max(FIND_AGAIN_S, leader.ttl_ms / 1000)
 
     def _is_due(self, number: LogId) -> bool:
         log = self._catalog.logs.get(number)

@@ -6,7 +6,7 @@ from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed,
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
 from varlog.base.limits import BATCH_ENTRIES
 from varlog.base.names import check_name
-from varlog.core.ordering.leader import default_ack
+from varlog.core.ordering.leader import BROADCAST, CHAIN, default_ack
 from varlog.core.ordering.sequencer import DEFAULT_UNIT
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
@@ -55,8 +55,11 @@ class Logs:
         message: pb.CreateLogRequest = request.message
         check_name(message.name)
         limits = _checked_limits(pb.LogInfo(), message)
-        wanted = _checked(Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit))
-        refuse_journal(message.journal, wanted.ordering)
+        replication = message.replication or BROADCAST
+        wanted = _checked(
+            Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit, replication)
+        )
+        refuse_journal(message.journal, wanted)
         refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=message.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
@@ -86,6 +89,7 @@ class Logs:
             replicas=wanted.replicas,
             ack=wanted.ack,
             unit=wanted.unit,
+            replication=wanted.replication,
             streams=[
                 pb.StreamInfo(id=index, members=members, from_glsn=FIRST_GLSN)
                 for index, members in enumerate(placed, 1)
@@ -103,6 +107,7 @@ class Logs:
             next_stream=wanted.streams + 1,
             journal=message.journal,
             pinned=checked_pins(message.pin),
+            replication=wanted.replication,
             chain=[segment],
             created_us=now,
         )
@@ -124,7 +129,7 @@ class Logs:
             if message.epoch and message.epoch != log.chain[-1].epoch:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
-            refuse_journal(log.journal, wanted.ordering)
+            refuse_journal(log.journal, wanted)
             pinned = pinned_after(log, message)
             refuse_loss(pinned, wanted.ordering, wanted.streams, journal=log.journal)
             await self._change_record(number, message, pinned)
@@ -191,22 +196,24 @@ class Logs:
 def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
     ordering = message.ordering or log.ordering
     replicas = message.replicas or log.replicas
-    same = ordering == log.ordering and replicas == log.replicas
+    replication = message.replication or (log.replication if ordering == log.ordering else "") or BROADCAST
+    same = (ordering, replicas, replication) == (log.ordering, log.replicas, log.replication or BROADCAST)
     return Settings(
         ordering=ordering,
         replicas=replicas,
         ack=message.ack or (log.ack if same else 0),
         streams=message.streams or (1 if ordering == "leader" else log.streams),
         unit=message.unit or (log.unit if ordering == "sequencer" else 0),
+        replication=replication,
     )
 
 
 def _needs_segment(log: pb.LogInfo, wanted: Settings) -> bool:
     """Under `cut` streams come and go inside a segment; what they are made of does not change."""
     last = log.chain[-1]
-    there = (last.ordering, last.replicas, last.ack, last.unit)
+    there = (last.ordering, last.replicas, last.ack, last.unit, last.replication or BROADCAST)
     moved = wanted.ordering == "sequencer" and wanted.streams != len(last.streams)
-    return moved or (wanted.ordering, wanted.replicas, wanted.ack, wanted.unit) != there
+    return moved or (wanted.ordering, wanted.replicas, wanted.ack, wanted.unit, wanted.replication) != there
 
 
 def _checked(wanted: Settings) -> Settings:
@@ -221,6 +228,8 @@ def _checked(wanted: Settings) -> Settings:
         raise InvalidArgument(f"under `{wanted.ordering}` positions are not striped over streams: there is no unit")
     if wanted.ordering == "leader":
         return _checked_leader(wanted)
+    if wanted.replication != BROADCAST:
+        raise InvalidArgument(f"replication {wanted.replication!r} is for logs under `leader`")
     if wanted.ack not in (0, wanted.replicas):
         raise InvalidArgument(
             f"under `{wanted.ordering}` an entry is in the log when all {wanted.replicas} replicas have it: "
@@ -238,7 +247,12 @@ def _checked_leader(wanted: Settings) -> Settings:
     """One leader has one stream. An ack of one copy would need every member's seal: one loss, and nobody goes on."""
     if wanted.streams != 1:
         raise InvalidArgument(f"under `leader` a log has 1 stream, not {wanted.streams}: one leader numbers entries")
-    ack = wanted.ack or default_ack(wanted.replicas)
+    if wanted.replication not in (BROADCAST, CHAIN):
+        raise InvalidArgument(f"replication is {BROADCAST!r} or {CHAIN!r}, not {wanted.replication!r}")
+    chained = wanted.replication == CHAIN
+    if chained and wanted.ack not in (0, wanted.replicas):
+        raise InvalidArgument(f"in a chain all {wanted.replicas} members acknowledge: ack cannot be {wanted.ack}")
+    ack = wanted.ack or (wanted.replicas if chained else default_ack(wanted.replicas))
     if ack > wanted.replicas:
         raise InvalidArgument(f"an acknowledgement cannot need {ack} copies of {wanted.replicas}")
     if 1 == ack < wanted.replicas:
@@ -246,7 +260,7 @@ def _checked_leader(wanted: Settings) -> Settings:
             f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
             f"sealed for good: ack is 2 to {wanted.replicas}"
         )
-    return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams)
+    return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams, replication=wanted.replication)
 
 
 def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.ReconfigureLogRequest) -> pb.LogInfo:
@@ -266,7 +280,9 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
     return limits
 
 
-def refuse_journal(journal: bool, ordering: str) -> None:
+def refuse_journal(journal: bool, wanted: Settings) -> None:
     """A journal is led by one client at a time, whatever else it is made of."""
-    if journal and ordering != "leader":
-        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {ordering!r}")
+    if journal and wanted.ordering != "leader":
+        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {wanted.ordering!r}")
+    if journal and wanted.replication != BROADCAST:
+        raise Unsupported(f"the leader of a journal stores at all members itself: its replication is {BROADCAST!r}")

@@ -58,6 +58,7 @@ def describe_replica(
         log_name=log.name,
         ack=segment.ack,
         journal=log.journal,
+        replication=segment.replication,
         writer=segment.leader.id,
     )
     if segment.ordering == "sequencer":

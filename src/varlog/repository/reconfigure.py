@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, StreamId
+from varlog.core.ordering.leader import BROADCAST
 from varlog.core.placement import Candidate, place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
@@ -41,6 +42,8 @@ class Settings:
     streams: int
     unit: int = 0
     """Under `sequencer`: positions that go to one stream before the next has its turn."""
+    replication: str = BROADCAST
+    """Under `leader`: who stores at the members."""
 
 
 Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
@@ -94,6 +97,7 @@ class Reconfigurer:
             replicas=members or wanted.replicas,
             ack=wanted.ack,
             unit=wanted.unit,
+            replication=wanted.replication,
             created_us=self._clock.wall_us(),
         )
         leads = leader if leader is not None else log.chain[-1].leader
@@ -112,6 +116,7 @@ class Reconfigurer:
                 changed.chain.append(segment)
                 changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
                 changed.streams, changed.unit = wanted.streams, wanted.unit
+                changed.replication = wanted.replication
 
             await self._end(number, open_streams(log), change)
 
@@ -204,7 +209,8 @@ def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: 
 
 def settings_of(log: pb.LogInfo) -> Settings:
     """What the next segment of a log is made of, if nobody says otherwise."""
-    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams, log.unit)
+    replication = log.replication or BROADCAST
+    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams, log.unit, replication)
 
 
 def open_streams(log: pb.LogInfo) -> list[StreamId]:

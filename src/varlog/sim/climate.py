@@ -20,6 +20,7 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_scrub(Random(f"{seed}/weather/scrub"), faults, shape)
     shape = _draw_sequencer(Random(f"{seed}/sequencer"), shape)
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed), journal=_draw_journal(seed, shape))
+    shape = replace(shape, replication=_draw_replication(seed, shape))
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
@@ -124,6 +125,12 @@ def _draw_sequencer(random: Random, shape: Shape) -> Shape:
 def _draw_journal(seed: int | str, shape: Shape) -> bool:
     """A third of the seeds with a leader have clients that lead."""
     return shape.ordering == "leader" and Random(f"{seed}/candidates").random() < 0.35
+
+
+def _draw_replication(seed: int | str, shape: Shape) -> str:
+    """Where a node leads others, it is a chain in some seeds."""
+    led = shape.ordering == "leader" and not shape.journal and shape.replicas > 1
+    return "chain" if led and Random(f"{seed}/chain").random() < 0.3 else ""
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

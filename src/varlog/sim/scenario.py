@@ -90,14 +90,8 @@ class Scenario:
         self._random = Random(f"{weather.seed}/scenario")
         chance = Random(f"{weather.seed}/faults")
         shape = weather.shape
-        self._nemesis = Nemesis(
-            self.cluster,
-            weather.faults,
-            chance,
-            seals=shape.seals,
-            rebuilds=shape.rebuilds,
-            journal=shape.journal,
-        )
+        kinds = {"seals": shape.seals, "rebuilds": shape.rebuilds, "journal": shape.journal}
+        self._nemesis = Nemesis(self.cluster, weather.faults, chance, **kinds)
         self.excuses = Excuses(self.cluster, self._nemesis, shape)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
@@ -231,6 +225,7 @@ class Scenario:
                     retain_bytes=self.shape.retain_bytes,
                     retain_archived=self.shape.retain_archived,
                     journal=self.shape.journal,
+                    replication=self.shape.replication,
                 )
         except AlreadyExists:
             return True

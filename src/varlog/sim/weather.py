@@ -245,6 +245,8 @@ class Shape:
     """Under a sequencer: positions that go to one stream before the next has its turn."""
     journal: bool = False
     """The logs are journals: clients are candidates, and who leads appends."""
+    replication: str = ""
+    """Under a leader; empty: as it comes by itself."""
     reshapes: int = 0
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
     roll_seconds: float = 0.0
@@ -282,7 +284,9 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas under {self.ordering}{f' by {self.unit}' * bool(self.unit)}, files of {self.file_bytes} bytes; "
+            f"replicas under {self.ordering}{f' by {self.unit}' * bool(self.unit)}{', journals' * self.journal}"
+            f"{', in a chain' * bool(self.replication)}, "
+            f"files of {self.file_bytes} bytes; "
             f"{self.clients} clients, {self.operations_per_second:.0f} "
             f"operations/s each for {self.chaos_seconds:.0f} s in bursts of ≤{self.burst}, ≤{self.in_flight} at once, "
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "

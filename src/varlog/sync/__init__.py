@@ -78,6 +78,7 @@ class Cluster:
         retain_archived: bool = False,
         journal: bool = False,
         pin: Sequence[str] = (),
+        replication: str = "",
         timeout: float | None = None,
     ) -> "Log":
         work = self._cluster.create_log(
@@ -94,6 +95,7 @@ class Cluster:
             retain_archived=retain_archived,
             journal=journal,
             pin=pin,
+            replication=replication,
             timeout=timeout,
         )
         return Log(self._run(work), self._running)

@@ -154,6 +154,7 @@ class Log:
         roll: bool = False,
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
+        replication: str | None = None,
         timeout: float | None = None,
     ) -> client.LogDescription:
         return self._thread.run(
@@ -172,6 +173,7 @@ class Log:
                 roll=roll,
                 pin=pin,
                 unpin=unpin,
+                replication=replication,
                 timeout=timeout,
             )
         )

@@ -18,6 +18,11 @@ from collections.abc import Iterable, Sequence
 from varlog.base.ids import Slot
 from varlog.base.invariant import invariant
 
+BROADCAST = "broadcast"
+"""The leader stores at all members at once."""
+CHAIN = "chain"
+"""It stores at the second, that at the third, and so on: each byte leaves a node once. All members acknowledge."""
+
 
 def default_ack(members: int) -> int:
     """A majority: any minority may be lost, for appends and for sealing alike."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
+from varlog.node.relay import Relay
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
 from varlog.repository import sealing
@@ -93,6 +94,18 @@ def finished_without_settling() -> Iterator[None]:
         await plain(self, min(end, self.log.durable))
 
     with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+        yield
+
+
+def _has_a_middle(weather: Weather) -> bool:
+    """Whether a chain has a member with others behind it, and some of them are out at times."""
+    faults = weather.faults
+    return bool(weather.shape.replication) and weather.shape.replicas > 2 and faults.node_crashes + faults.snipes > 0
+
+
+@bug("a member of a chain answers when it has an entry itself", _has_a_middle)
+def chain_answers_early() -> Iterator[None]:
+    with swap(Relay, _stored=property(lambda self: self._replica.log.durable)):
         yield
 
 

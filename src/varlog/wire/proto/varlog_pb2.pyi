@@ -90,13 +90,14 @@ class Binding(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "leads", "ahead", "granted")
+    __slots__ = ("state", "contiguous", "committed", "trimmed", "high_watermark", "trimmed_glsn", "behind", "leads", "ahead", "granted")
     STATE_FIELD_NUMBER: _ClassVar[int]
     CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_GLSN_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     AHEAD_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
@@ -106,10 +107,11 @@ class ReplicaStatus(_message.Message):
     trimmed: int
     high_watermark: int
     trimmed_glsn: int
+    behind: int
     leads: bool
     ahead: int
     granted: int
-    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., leads: _Optional[bool] = ..., ahead: _Optional[int] = ..., granted: _Optional[int] = ...) -> None: ...
+    def __init__(self, state: _Optional[_Union[ReplicaState, str]] = ..., contiguous: _Optional[int] = ..., committed: _Optional[int] = ..., trimmed: _Optional[int] = ..., high_watermark: _Optional[int] = ..., trimmed_glsn: _Optional[int] = ..., behind: _Optional[int] = ..., leads: _Optional[bool] = ..., ahead: _Optional[int] = ..., granted: _Optional[int] = ...) -> None: ...
 
 class Empty(_message.Message):
     __slots__ = ()
@@ -130,7 +132,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., value: _Optional[int] = ..., replica: _Optional[str] = ..., capability: _Optional[str] = ...) -> None: ...
 
 class ReplicaSpec(_message.Message):
-    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "unit", "streams", "index", "journal", "writer")
+    __slots__ = ("replica", "ordering", "members", "log_name", "copy", "ack", "unit", "streams", "index", "journal", "replication", "writer")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +143,7 @@ class ReplicaSpec(_message.Message):
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     ordering: str
@@ -152,8 +155,9 @@ class ReplicaSpec(_message.Message):
     streams: int
     index: int
     journal: bool
+    replication: str
     writer: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., unit: _Optional[int] = ..., streams: _Optional[int] = ..., index: _Optional[int] = ..., journal: _Optional[bool] = ..., writer: _Optional[int] = ...) -> None: ...
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., ordering: _Optional[str] = ..., members: _Optional[_Iterable[int]] = ..., log_name: _Optional[str] = ..., copy: _Optional[int] = ..., ack: _Optional[int] = ..., unit: _Optional[int] = ..., streams: _Optional[int] = ..., index: _Optional[int] = ..., journal: _Optional[bool] = ..., replication: _Optional[str] = ..., writer: _Optional[int] = ...) -> None: ...
 
 class OpenRequest(_message.Message):
     __slots__ = ("spec",)
@@ -700,7 +704,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit", "leader")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit", "leader", "replication")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -712,6 +716,7 @@ class SegmentInfo(_message.Message):
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -723,7 +728,8 @@ class SegmentInfo(_message.Message):
     created_us: int
     unit: int
     leader: JournalLeader
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ...) -> None: ...
+    replication: str
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class JournalLeader(_message.Message):
     __slots__ = ("id", "ttl_ms", "name")
@@ -736,7 +742,7 @@ class JournalLeader(_message.Message):
     def __init__(self, id: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class LogInfo(_message.Message):
-    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pinned", "archive", "archived")
+    __slots__ = ("id", "name", "ordering", "replicas", "streams", "trimmed", "sealed", "chain", "version", "created_us", "nodes", "removing", "next_stream", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pinned", "replication", "archive", "archived")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
@@ -759,6 +765,7 @@ class LogInfo(_message.Message):
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     ARCHIVE_FIELD_NUMBER: _ClassVar[int]
     ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     id: int
@@ -783,9 +790,10 @@ class LogInfo(_message.Message):
     retain_archived: bool
     journal: bool
     pinned: _containers.RepeatedScalarFieldContainer[str]
+    replication: str
     archive: ArchiveInfo
     archived: int
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., trimmed: _Optional[int] = ..., sealed: _Optional[bool] = ..., chain: _Optional[_Iterable[_Union[SegmentInfo, _Mapping]]] = ..., version: _Optional[int] = ..., created_us: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., removing: _Optional[bool] = ..., next_stream: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ..., archive: _Optional[_Union[ArchiveInfo, _Mapping]] = ..., archived: _Optional[int] = ...) -> None: ...
 
 class ArchiveInfo(_message.Message):
     __slots__ = ("location", "metadata", "endpoint", "region", "first")
@@ -875,7 +883,7 @@ class CutBase(_message.Message):
     def __init__(self, high_watermark: _Optional[int] = ..., committed: _Optional[_Mapping[int, int]] = ...) -> None: ...
 
 class CreateLogRequest(_message.Message):
-    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pin")
+    __slots__ = ("name", "ordering", "replicas", "streams", "ack", "roll_bytes", "roll_ms", "unit", "retain_ms", "retain_bytes", "retain_archived", "journal", "pin", "replication")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -889,6 +897,7 @@ class CreateLogRequest(_message.Message):
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     ordering: str
     replicas: int
@@ -902,10 +911,11 @@ class CreateLogRequest(_message.Message):
     retain_archived: bool
     journal: bool
     pin: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: str
+    def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived", "pin", "unpin")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived", "pin", "unpin", "replication")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -922,6 +932,7 @@ class ReconfigureLogRequest(_message.Message):
     RETAIN_ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     UNPIN_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -938,7 +949,8 @@ class ReconfigureLogRequest(_message.Message):
     retain_archived: bool
     pin: _containers.RepeatedScalarFieldContainer[str]
     unpin: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ...) -> None: ...
+    replication: str
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class LeadLogRequest(_message.Message):
     __slots__ = ("log", "leader", "act")
