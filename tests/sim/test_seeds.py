@@ -36,6 +36,8 @@ ONCE_FAILED: dict[int, str] = {
     2212: "what one node alone had of a led segment, never acknowledged, was part of the log and then gone (I1, I14)",
     2398: "the status of a led stream whose replica could not be opened had a number below nought (defect)",
     139: "a bit flipped where nobody reads, and whole streams were looked at only when their time was up (I14)",
+    11005: "a primary that got back what had rotted went on saying that it lacks it (status)",
+    11059: "a copy was to leave a node that drains for one that a flipped bit kept from starting (I14)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 

@@ -68,6 +68,8 @@ class Excuses:
     def _can_move(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         hosts = [self.host_of(info, node) for node in stream.members]
         others = [host for host in self._cluster.nodes if host not in hosts and not self.is_drained(host)]
+        if others == [self._nemesis.rotten]:
+            return False  # a node with a flipped bit may not even start
         return any(map(self.is_drained, hosts)) and bool(others)
 
     def excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
