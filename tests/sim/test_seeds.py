@@ -38,6 +38,7 @@ ONCE_FAILED: dict[int, str] = {
     139: "a bit flipped where nobody reads, and whole streams were looked at only when their time was up (I14)",
     11005: "a primary that got back what had rotted went on saying that it lacks it (status)",
     11059: "a copy was to leave a node that drains for one that a flipped bit kept from starting (I14)",
+    13018: "a stream was to leave a node that drains for one that a flipped bit kept from starting (I14)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 
