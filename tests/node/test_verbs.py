@@ -193,6 +193,22 @@ def test_commits_bind_only_where_they_continue_and_readers_see_only_what_is_boun
     run(story())
 
 
+def test_a_replica_says_what_it_lacks_only_until_it_has_it_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer)
+            replica = next(each for each in cluster.nodes[1].replicas.all() if each.id.log == 99)
+            await advance(peer, 0, 1, 2)
+            assert "it has 0" in replica.trouble
+            await store(peer, 0, batch(b"a", b"b"))
+            assert "it has 0" in replica.trouble
+            await advance(peer, 0, 1, 2)
+            assert (replica.trouble, replica.log.committed) == ("", 2)
+
+    run(story())
+
+
 def test_seal_refuses_stores_and_finish_cuts_off(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=1) as cluster:

@@ -39,6 +39,10 @@ ONCE_FAILED: dict[int, str] = {
     50: "a time was looked for on the nodes while they gave up, for the archive, the first entry at it (find)",
     37: "the end of a leader's lease was waited for in steps so small that the clock did not move (defect)",
     139: "a bit flipped where nobody reads, and whole streams were looked at only when their time was up (I14)",
+    11005: "a primary that got back what had rotted went on saying that it lacks it (status)",
+    11059: "a copy was to leave a node that drains for one that a flipped bit kept from starting (I14)",
+    13018: "a stream was to leave a node that drains for one that a flipped bit kept from starting (I14)",
+    13097: "what could not be put right was tried again as fast as messages travel (steps)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
 }
 

@@ -11,7 +11,7 @@ from varlog.base.errors import (
     TooLarge,
     Unsupported,
 )
-from varlog.transport.peer import Request
+from varlog.transport.peer import Request, notification
 from varlog.wire.frame import Frame, Kind
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -35,6 +35,24 @@ def test_a_push_reaches_its_handler_and_is_not_answered() -> None:
         await settle()
         assert seen == [(True, pb.CommitRequest(storage_node_id=3), b"x"), pb.GetReportResponse(storage_node_id=4)]
         assert pair.server_channel.sent == []
+
+    asyncio.run(main())
+
+
+def test_one_notification_is_pushed_to_several() -> None:
+    async def main() -> None:
+        seen: list[tuple[pb.StoreRequest, bytes]] = []
+
+        def take(request: Request) -> None:
+            seen.append((request.message, bytes(request.body)))
+
+        pairs = [Pair({Method.STORE: take}) for _ in range(3)]
+        pairs[2].client.close()
+        frame = notification(Method.STORE, pb.StoreRequest(slot=7), [b"one", b"two"])
+        for pair in pairs:
+            pair.client.push(Method.STORE, frame)
+        await settle()
+        assert seen == [(pb.StoreRequest(slot=7), b"onetwo")] * 2
 
     asyncio.run(main())
 

@@ -68,11 +68,10 @@ class Gathered:
         if self._data is not None:
             self._data = stamp_batch(self._data, producer, sequence)
             return
-        payloads, keys, headers, _ = self._appends.columns()
+        payloads, keys, headers = self._appends.take_columns()
         self._data = encode_buffer(
             payloads, keys, headers, producer, sequence, self._appender.wall_us(), self._appends.compress
         )
-        self._appends.set_columns(Columns([], None, None, 0))
 
     @property
     def expect(self) -> int | None:

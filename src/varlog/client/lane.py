@@ -119,8 +119,14 @@ class Appends:
             _pad(self.headers, entries, {})
         return Columns(self.payloads, self.keys or None, self.headers or None, self.cost)
 
+    def take_columns(self) -> tuple[list[bytes], list[bytes | None] | None, list[Headers] | None]:
+        """The same, and they are here no more."""
+        taken = (self.payloads, None, None) if not self.keys and not self.headers else self.columns()[:3]
+        self.payloads, self.keys, self.headers = [], [], []
+        return taken
+
     def set_columns(self, columns: Columns) -> None:
-        """What the entries are made of, given up or given back."""
+        """What the entries are made of, given back."""
         self.payloads, self.keys, self.headers = columns.payloads, columns.keys or [], columns.headers or []
 
     # ------------------------------------------------------------ telling those who wait

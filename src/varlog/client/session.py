@@ -106,10 +106,11 @@ class Session(Generic[Batch]):
 
     def acked(self, transmission: Transmission[Batch]) -> bool:
         """It is in the log. True for the first answer that says so."""
-        transmission.flight.open -= 1
-        if not self._is_open(transmission.flight):
+        flight = transmission.flight
+        flight.open -= 1
+        if self.unresolved.get(flight.sequence) is not flight:
             return False
-        del self.unresolved[transmission.flight.sequence]
+        del self.unresolved[flight.sequence]
         return True
 
     def lost(self, transmission: Transmission[Batch]) -> None:

@@ -91,6 +91,8 @@ class Replica:
         self._scope = scope
         self._changed = changed
         self._failure: VarlogError | None = None
+        self._short = False
+        """Its trouble is that it lacks what was committed: it has lost it, and may get it back."""
         self._syncing = False
         self._sync_wanted = False
         self._idle: asyncio.Future[None] | None = None
@@ -317,6 +319,7 @@ class Replica:
                 self._changed(self)
             case Verdict.BEYOND:
                 self.trouble = f"the repository committed slot {binding.slot_end} of {self.id}; it has {log.durable}"
+                self._short = True
                 self._changed(self)
             case Verdict.OLD:
                 pass
@@ -351,6 +354,8 @@ class Replica:
             callback(binding)
         log.stage_binding(binding, high_watermark)
         self.missed_commits = False
+        if self._short:
+            self._short, self.trouble = False, ""
         if binding.glsn <= log.trimmed_glsn:
             # the trim came before the commit it covers
             log.stage_trim(log.trimmed_glsn)

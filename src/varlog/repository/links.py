@@ -26,6 +26,8 @@ RESEND_S = 0.3
 """A commit that a node has not applied this long after it was sent is sent again."""
 HISTORY_PAUSE_S = 0.02
 """Between two answers to a node that says it missed commits."""
+MEND_PAUSE_S = 0.05
+"""After something could not be put right, before it is tried again."""
 COMMITS_PER_MESSAGE = 1000
 """A node that missed more gets the rest when it has applied these."""
 _UNUSUAL: tuple[pb.LogInfo | None, int, StreamOrder | None] = (pb.LogInfo(), 0, None)
@@ -302,7 +304,8 @@ class NodeLinks:
         try:
             await work(link, key[1])
         except VarlogError:
-            return  # the replica goes on reporting what it has, which brings us here again
+            # The replica goes on reporting what it has, which brings us here again; the try itself may make it report.
+            await self._clock.sleep(MEND_PAUSE_S)
         finally:
             link.mending.pop(key, None)
 

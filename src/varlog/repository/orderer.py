@@ -284,10 +284,11 @@ class Orderer:
                 self._room.set()
 
     def _apply(self, planned: list[tuple[LogOrder, Cut]]) -> None:
+        """They are persisted, as are all before: that is what an append waits for, so it is told first."""
+        self._announce([cut for _, cut in planned])
         for order, cut in planned:
             order.apply(cut)
         self.cuts += len(planned)
-        self._announce([cut for _, cut in planned])
 
     async def drop_idle(self) -> None:
         """Until cancelled: forget cuts that nobody needs, of logs that get no new ones."""

@@ -52,9 +52,14 @@ class Excuses:
         return [
             Violation("I14", name, f"stream {stream.id} has not left the node that drains")
             for name, info in infos.items()
-            if not info.sealed and self.healable(info)
+            if not info.sealed and self.healable(info) and self._has_room_elsewhere(info)
             for stream in self.on_drained(info)
         ]
+
+    def _has_room_elsewhere(self, info: pb.LogInfo) -> bool:
+        """Without the node that drains, and without one that a flipped bit may keep from starting."""
+        fit = [host for host in self._cluster.nodes if not self.is_drained(host) and host is not self._nemesis.rotten]
+        return len(fit) >= (info.replicas if info.ordering == "cut" else info.ack)
 
     def not_moved(self, infos: dict[str, pb.LogInfo]) -> list[Violation]:
         """Nor has it copies of what has ended, where others can take them."""
@@ -68,6 +73,8 @@ class Excuses:
     def _can_move(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         hosts = [self.host_of(info, node) for node in stream.members]
         others = [host for host in self._cluster.nodes if host not in hosts and not self.is_drained(host)]
+        if others == [self._nemesis.rotten]:
+            return False  # a node with a flipped bit may not even start
         return any(map(self.is_drained, hosts)) and bool(others)
 
     def excuse(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:

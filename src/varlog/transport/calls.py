@@ -90,7 +90,8 @@ class Calls:
         header = message.SerializeToString()
         frame = encode_frame(_REQUEST, method, request_id, header, body, flags=window, timeout_ms=milliseconds)
         self._last_id = request_id
-        peer._send(frame)
+        peer._sent = True
+        peer._channel.send(frame)
         return request_id
 
     def give_up(self, request_id: int, method: int) -> None:

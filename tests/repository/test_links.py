@@ -1,0 +1,148 @@
+"""Reports of replicas that lack nothing are counted and left; whatever is unusual about one is put right."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from varlog.base.ids import LogId, NodeId, ReplicaId
+from varlog.core.ordering.cut import Cut
+from varlog.ports import MetadataStore
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLink, NodeLinks
+from varlog.repository.orderer import Orderer
+from varlog.runtime.clock import RealClock
+from varlog.runtime.scope import Scope
+from varlog.transport.peer import Peer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def record(*, trimmed: int = 0, ended: bool = False) -> pb.LogInfo:
+    state = pb.STREAM_FINALIZED if ended else pb.STREAM_WRITABLE
+    stream = pb.StreamInfo(id=1, members=[1, 2], state=state)
+    segment = pb.SegmentInfo(epoch=1, ordering="cut", base=1, streams=[stream])
+    return pb.LogInfo(id=1, name="log", chain=[segment], trimmed=trimmed, next_stream=2)
+
+
+class Node:
+    """The connection of one, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.context: object = None
+        self.asked: list[Method] = []
+
+    def on_close(self, _: object) -> None:
+        pass
+
+    def notify(self, method: Method, _: object) -> None:
+        self.asked.append(method)
+
+    async def call(self, method: Method, _: object, *, timeout: float) -> None:
+        self.asked.append(method)
+
+
+class Links(NodeLinks):
+    """Counts how often a report is compared with what should be."""
+
+    compared = 0
+
+    def _compare(self, link: NodeLink, replica: ReplicaId, row: pb.LogStreamUncommitReport) -> None:
+        self.compared += 1
+        super()._compare(link, replica, row)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.catalog = SimpleNamespace(logs={1: record()}, gone={}, directory_version=0, log=lambda _: record())
+        self.orderer = Orderer(cast(MetadataStore, None), RealClock(), lambda _: None)
+        self.orderer.add(self.catalog.logs[1])
+        self.links = Links(RealClock(), Scope(), cast(Catalog, self.catalog), self.orderer, 3.0)
+        self.nodes = {number: Node() for number in (1, 2)}
+        for number, node in self.nodes.items():
+            self.links.register(NodeId(number), cast(Peer, node), 1)
+        self.sequence = 0
+
+    async def report(self, node: int, tail: int, committed: int = 0, **fields: Any) -> None:
+        self.sequence += 1
+        row = pb.LogStreamUncommitReport(
+            log_id=1,
+            segment=1,
+            log_stream_id=1,
+            uncommitted_llsn_offset=committed + 1,
+            uncommitted_llsn_length=tail - committed,
+            bound_llsn_offset=1,
+            state=fields.pop("state", pb.REPLICA_OPEN),
+            **fields,
+        )
+        report = pb.GetReportResponse(storage_node_id=node, boot=1, sequence=self.sequence, uncommit_reports=[row])
+        self.links.report(cast(Peer, self.nodes[node]), report)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+def test_what_is_usual_is_counted_and_not_compared_again() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.report(1, 1)
+        assert stage.links.compared == 1
+        for tail in (2, 3, 4):
+            await stage.report(1, tail)
+            await stage.report(2, tail)
+        assert stage.links.compared == 2
+        cut = stage.orderer.order(LogId(1)).next_cut()
+        assert cut is not None
+        assert cut.high_watermark == 4
+        assert (stage.nodes[1].asked, stage.nodes[2].asked) == ([], [])
+
+    asyncio.run(main())
+
+
+def test_a_change_of_the_record_and_of_the_replica_are_noticed_at_the_next_report() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.report(1, 1)
+        stage.catalog.logs[1] = record(trimmed=1)
+        await stage.report(1, 1)
+        assert stage.nodes[1].asked == [Method.TRIM]
+        await stage.report(1, 1)
+        assert stage.nodes[1].asked == [Method.TRIM] * 2, "it is asked until it has done it"
+        await stage.report(1, 1, trimmed_glsn=1)
+        compared = stage.links.compared
+        await stage.report(1, 1, trimmed_glsn=1)
+        assert stage.links.compared == compared
+        await stage.report(1, 1, trimmed_glsn=1, state=pb.REPLICA_SEALED)
+        await stage.report(1, 1, trimmed_glsn=1, leads=pb.LEADS_WAITING)
+        assert stage.links.compared == compared + 2
+        assert stage.nodes[1].asked[2:] == [Method.LEAD]
+
+    asyncio.run(main())
+
+
+def test_a_log_that_is_gone_is_dropped_though_its_replica_was_usual() -> None:
+    async def main() -> None:
+        stage = Stage()
+        await stage.report(1, 1)
+        del stage.catalog.logs[1]
+        stage.catalog.gone[1] = [NodeId(1)]
+        await stage.report(1, 1)
+        assert stage.nodes[1].asked == [Method.DROP]
+
+    asyncio.run(main())
+
+
+def test_a_commit_that_a_usual_replica_missed_is_sent_again() -> None:
+    async def main() -> None:
+        stage = Stage()
+        order = stage.orderer.order(LogId(1))
+        await stage.report(1, 2)
+        await stage.report(2, 2)
+        cut: Cut | None = order.next_cut()
+        assert cut is not None
+        order.plan(cut)
+        order.apply(cut)
+        await stage.report(2, 2, missed_commits=True)
+        assert stage.nodes[2].asked == [Method.ADVANCE]
+        await stage.report(1, 2, committed=2)
+        assert stage.nodes[1].asked == []
+
+    asyncio.run(main())
