@@ -258,6 +258,9 @@ class Chain:
         address = self._context.routes.address(node)
         if address is None:
             raise Unavailable(f"the address of node {node} is not known")
+        connected = self._context.pool.connected(address)
+        if connected is not None:
+            return connected
         return await within(self._clock, STORE_SECONDS, self._context.pool.get(address))
 
     # ------------------------------------------------------------ what is committed
