@@ -125,6 +125,19 @@ def test_kill_and_pause_leaders(tmp_path: Path) -> None:
         try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader")
 
 
+def test_kill_and_pause_sequencers_chain_members_and_their_writers(tmp_path: Path) -> None:
+    """Chains are left half written and positions unused: whoever comes by completes or fills them."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        writers = add_clients(cluster, *WRITERS, "look")
+        faults = [
+            Fault("kill", cluster.nodes, every_s=2.5, lasts_s=1.0),
+            Fault("pause", cluster.nodes, every_s=4.0, lasts_s=3.0),
+            Fault("kill", writers, every_s=1.0, lasts_s=0.5),
+            Fault("pause", writers, every_s=2.0, lasts_s=2.0),
+        ]
+        try_it(cluster, faults, CHAOS_S, ordering="sequencer")
+
+
 def test_everything_at_once(tmp_path: Path) -> None:
     """Of four nodes two have each entry: when one is away, the other streams go on."""
     if SOAK_S:

@@ -17,6 +17,7 @@ from varlog.wire.batch import (
     HEADER,
     HEADER_BYTES,
     HEADERS,
+    JUNK,
     KEYS,
     MAGIC,
     VERSION,
@@ -26,6 +27,7 @@ from varlog.wire.batch import (
     check_batch,
     check_batches,
     encode_batch,
+    junk_batch,
     padding,
     read_header,
     stamp_batch,
@@ -368,3 +370,36 @@ def test_every_column_begins_at_a_multiple_of_eight() -> None:
     assert headers is not None
     buffers = [*batch.payload_buffers(), *keys, headers[0], *headers[1], *headers[2]]
     assert [(pa.py_buffer(buffer).address - start) % 8 for buffer in buffers] == [0] * len(buffers)
+
+
+# ---------------------------------------------------------------- junk
+
+
+def test_junk_is_a_header_that_everybody_writes_alike() -> None:
+    encoded = junk_batch(7)
+    assert len(encoded) == HEADER_BYTES
+    assert encoded == junk_batch(7) != junk_batch(8)
+    batch = Batch(encoded)
+    assert batch.junk
+    assert (len(batch), batch.header.total_bytes, batch.header.producer) == (7, HEADER_BYTES, bytes(16))
+    assert not Batch(encode_batch([b""])).junk
+
+
+def test_junk_lies_between_other_batches() -> None:
+    parts = [encode_batch([b"a"]), junk_batch(3), encode_batch([b"b", b"c"])]
+    found = check_batches(b"".join(parts))
+    assert [(header.count, bool(header.flags & JUNK)) for _, header in found] == [(1, False), (3, True), (2, False)]
+
+
+@pytest.mark.parametrize(("flags", "body"), [(JUNK, b"something"), (JUNK | KEYS, b""), (JUNK | ZSTD, b"")])
+def test_junk_that_holds_something_is_damage(flags: int, body: bytes) -> None:
+    header = HEADER.pack(MAGIC, VERSION, flags, 0, 0, 1, len(body), len(body), 0, 0, bytes(16))
+    with pytest.raises(Corrupt, match="junk"):
+        check_batch(_with_checksum(header, body))
+
+
+def test_no_junk_of_no_entries_or_of_too_many() -> None:
+    for count in (0, BATCH_ENTRIES + 1):
+        with pytest.raises(Corrupt):
+            check_batch(junk_batch(count))
+    check_batch(junk_batch(BATCH_ENTRIES))

@@ -10,6 +10,7 @@ there first the head decides, and who comes second carries on what is there. So 
 reader that needs what lies behind one, and a question for the tail all do the same work, and none waits for ever.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from varlog.base.errors import (
@@ -115,15 +116,34 @@ class Chain:
             slot = piece.slot_end
 
     async def _wait(self, error: VarlogError, failures: int) -> None:
-        """Before a member is asked again; raises `Over` once there is no use in it."""
-        routes = self._context.routes
-        routes.refresh_soon()
-        if isinstance(error, Overloaded):
-            await self._clock.sleep(error.retry_after)
-        else:
-            await self._clock.sleep(pause(self._context.world, failures))
-        if routes.info is None or not routes.now(self.route).writable:
+        """Before a member is asked again; raises `Over` as soon as there is no use in it."""
+        self._context.routes.refresh_soon()
+        seconds = error.retry_after if isinstance(error, Overloaded) else pause(self._context.world, failures)
+        await self._pause(seconds)
+        if self._is_over():
             raise Over
+
+    async def _pause(self, seconds: float) -> None:
+        """For so long, or until it is heard that the segment has ended."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            if self._is_over() and not over.done():
+                over.set_result(None)
+
+        listeners = self._context.routes.listeners
+        listeners.append(look)
+        try:
+            look()
+            await within(self._clock, seconds, over)
+        except Timeout:
+            pass  # it has not
+        finally:
+            listeners.remove(look)
+
+    def _is_over(self) -> bool:
+        routes = self._context.routes
+        return routes.info is None or not routes.now(self.route).writable
 
     # ------------------------------------------------------------ completing
 
@@ -238,6 +258,9 @@ class Chain:
         address = self._context.routes.address(node)
         if address is None:
             raise Unavailable(f"the address of node {node} is not known")
+        connected = self._context.pool.connected(address)
+        if connected is not None:
+            return connected
         return await within(self._clock, STORE_SECONDS, self._context.pool.get(address))
 
     # ------------------------------------------------------------ what is committed

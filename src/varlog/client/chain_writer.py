@@ -35,6 +35,7 @@ from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session
 from varlog.client.writer import Carried, Owner
 from varlog.ports.clock import Timer
+from varlog.runtime.timeout import within
 from varlog.transport.peer import Peer, Reply
 from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
@@ -260,10 +261,17 @@ class ChainWriter:
                 self.stalled = True
                 failures += 1
                 self._routes.refresh_soon()
-                await self._world.clock.sleep(pause(self._world, failures))
+                await self._pause(failures)
                 continue
             message: pb.GrantReply = reply.message
             return Glsn(message.first), message.skipped
+
+    async def _pause(self, failures: int) -> None:
+        """Before the sequencer is asked again, unless it is heard that another has taken over."""
+        try:
+            await within(self._world.clock, pause(self._world, failures), self._over.wait())
+        except Timeout:
+            pass  # it has not
 
     async def _ask(self, request: pb.GrantRequest) -> Reply:
         """The first question of a batch leaves at once, so that batches get their positions in order."""
@@ -332,7 +340,8 @@ class ChainWriter:
             except VarlogError:
                 failures += 1
                 self._routes.refresh_soon()
-                await self._world.clock.sleep(pause(self._world, failures))
+                if failures % len(route.members) == 0:  # all were asked
+                    await self._world.clock.sleep(pause(self._world, failures // len(route.members)))
             else:
                 return (there.producer, there.sequence) == (mine.producer, mine.sequence)
         return False

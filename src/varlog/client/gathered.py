@@ -5,7 +5,7 @@ from typing import Protocol
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
 from varlog.base.ids import Glsn, ProducerToken, Slot
-from varlog.client.columns import Columns, columns_of
+from varlog.client.columns import columns_of
 from varlog.client.entry import Ack
 from varlog.client.errors import again
 from varlog.client.lane import Appends, Lane

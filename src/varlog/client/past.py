@@ -84,14 +84,17 @@ async def _ask_segment(context: LogContext, past: Past, producer: bytes, deadlin
 async def ask_producer(
     context: LogContext, route: StreamRoute, producer: bytes, deadline: float, *, begin: int = 0
 ) -> pb.ProducerReply:
-    """What one stream knows, asked again until it answers; of one that has ended, any member will do."""
+    """What one stream knows, asked again until it answers; of one that has ended, any member will do.
+
+    Else it is the member that hears first of what is in the log: any other may never hear of a batch whose writer died.
+    """
     request = pb.ProducerRequest(log=route.log, segment=route.segment, stream=route.id, producer=producer, begin=begin)
     clock = context.world.clock
     failures = 0
     while True:
         left = deadline - clock.now()
         now = context.routes.now(route)
-        node = now.members[failures % len(now.members) if now.end is not None else 0]
+        node = now.members[failures % len(now.members) if now.end is not None else now.first_to_know or 0]
         try:
             return await _ask(context, node, request, max(left, 0.0))
         except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound) as error:

@@ -73,7 +73,7 @@ class Retry:
         route = self._route()
         if self._token.slot is not None:
             return await within(self._world.clock, left, self._look(route, self._token.slot))
-        node = route.members[0]
+        node = route.members[route.first_to_know or 0]
         if route.end is not None:
             # Of a stream that has ended every member knows what is in it.
             self._turn += 1

@@ -1,0 +1,279 @@
+"""A node under `sequencer`: positions it grants, and what happens at the seal. Over a real connection."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.servers import TIMEOUT_S, batch, read_parts, run, servers
+
+from varlog.base.errors import Conflict, InvalidArgument, Sealed, Taken, Trimmed, Unavailable, WrongWriter
+from varlog.base.ids import Glsn
+from varlog.base.limits import BATCH_ENTRIES
+from varlog.node.sequencer import Sequencer
+from varlog.transport.peer import Peer
+from varlog.wire.batch import Batch, junk_batch
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+from varlog.wire.record import RecordKind, walk_records
+
+LOG = 99
+NAME = pb.ReplicaId(log=LOG, segment=1, stream=1)
+ELSEWHERE = 7
+"""A member that nobody plays."""
+
+
+async def open_replica(peer: Peer, *members: int, unit: int = 4, streams: int = 1, index: int = 0) -> None:
+    spec = pb.ReplicaSpec(
+        replica=NAME, ordering="sequencer", members=members, unit=unit, streams=streams, index=index, ack=len(members)
+    )
+    await peer.call(Method.OPEN, pb.OpenRequest(spec=spec), timeout=TIMEOUT_S)
+
+
+async def grant(peer: Peer, count: int = 1, expect: int | None = None, base: int = 1) -> tuple[int, int]:
+    request = pb.GrantRequest(log=LOG, segment=1, stream=1, count=count, base=base, expect=expect)
+    reply = (await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)).message
+    assert isinstance(reply, pb.GrantReply)
+    return reply.first, reply.skipped
+
+
+async def store(peer: Peer, slot: int, *batches: bytes, committed: int = 0) -> pb.ReplicaStatus:
+    request = pb.StoreRequest(log=LOG, segment=1, stream=1, slot=slot, base=1, committed=committed)
+    status = (await peer.call(Method.STORE, request, batches, timeout=TIMEOUT_S)).message
+    assert isinstance(status, pb.ReplicaStatus)
+    return status
+
+
+async def seal(peer: Peer) -> pb.ReplicaStatus:
+    status = (await peer.call(Method.SEAL, pb.SealRequest(replica=NAME), timeout=TIMEOUT_S)).message
+    assert isinstance(status, pb.ReplicaStatus)
+    return status
+
+
+async def finish(peer: Peer, end: int, junk: int | None = None, sources: tuple[int, ...] = ()) -> pb.ReplicaStatus:
+    request = pb.FinishRequest(replica=NAME, base=1, end=end, sources=sources, junk_slot=junk)
+    status = (await peer.call(Method.FINISH, request, timeout=TIMEOUT_S)).message
+    assert isinstance(status, pb.ReplicaStatus)
+    return status
+
+
+async def contents(peer: Peer, **start: Any) -> list[tuple[int, bytes]]:
+    """What a reader is shown: slots and batches."""
+    parts = await read_parts(peer, pb.LogInfo(id=LOG), **(start or {"slot": 0}))
+    return [
+        (record.slot, bytes(Batch(part.body[record.body :]).data))
+        for part in parts
+        for record in walk_records(part.body)
+        if record.kind == RecordKind.BATCH
+    ]
+
+
+# ---------------------------------------------------------------- grants
+
+
+def counter(unit: int = 4, streams: int = 1, base: int = 1) -> Sequencer:
+    replica: Any = SimpleNamespace(
+        spec=SimpleNamespace(unit=unit, streams=streams), log=SimpleNamespace(sealed=False), id="a replica", leads=0
+    )
+    sequencer = Sequencer(replica)
+    sequencer.begin(Glsn(base))
+    return sequencer
+
+
+def test_positions_are_granted_one_behind_the_other() -> None:
+    sequencer = counter(base=10)
+    assert [sequencer.grant(count, None) for count in (1, 5, 1)] == [(10, 0), (11, 0), (16, 0)]
+    sequencer.begin(Glsn(10))
+    assert sequencer.grant(1, None) == (17, 0), "told again where the segment begins it does not begin anew"
+
+
+def test_a_batch_does_not_go_over_the_edge_of_a_stripe() -> None:
+    sequencer = counter(unit=4, streams=2)
+    assert sequencer.grant(3, None) == (1, 0)
+    assert sequencer.grant(2, None) == (5, 1), "position 4 is left to the caller to fill"
+    assert sequencer.grant(4, None) == (9, 2)
+    assert sequencer.grant(4, None) == (13, 0)
+    with pytest.raises(InvalidArgument, match="stripe"):
+        sequencer.grant(5, None)
+    assert sequencer.granted == 17
+
+
+def test_a_condition_is_decided_by_the_next_position() -> None:
+    sequencer = counter(unit=4, streams=2)
+    assert sequencer.grant(2, 1) == (1, 0)
+    for wrong in (1, 2, 4, 5):
+        with pytest.raises(Conflict) as conflict:
+            sequencer.grant(1, wrong)
+        assert conflict.value.tail == 2
+    assert sequencer.grant(1, 3) == (3, 0), "who was refused took nothing"
+    with pytest.raises(Conflict):
+        sequencer.grant(2, 4)
+    assert sequencer.grant(2, 5) == (5, 1), "two do not fit before the edge: the next for them is behind it"
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.lists(st.integers(1, 6), max_size=40))
+def test_no_position_is_granted_twice_and_none_is_forgotten(unit: int, streams: int, counts: list[int]) -> None:
+    sequencer = counter(unit, streams)
+    granted: list[int] = []
+    for count in counts:
+        if streams == 1 or count <= unit:
+            first, skipped = sequencer.grant(count, None)
+            granted += range(first - skipped, first + count)
+    assert granted == list(range(1, sequencer.granted))
+
+
+def test_a_node_grants_until_it_is_sealed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE)
+            assert await grant(peer, 3) == (1, 0)
+            assert await grant(peer, expect=4) == (4, 0)
+            for count in (0, BATCH_ENTRIES + 1):
+                with pytest.raises(InvalidArgument):
+                    await grant(peer, count)
+            with pytest.raises(Conflict):
+                await grant(peer, expect=4)
+            await seal(peer)
+            with pytest.raises(Sealed):
+                await grant(peer)
+
+    run(story())
+
+
+def test_a_node_that_was_started_again_grants_nothing(tmp_path: Path) -> None:
+    """Nobody knows what it had granted (I5)."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            assert await grant(peer, 3) == (1, 0)
+            await cluster.stop_node(1)
+            await cluster.start_node(1)
+            peer = await cluster.to_node(1)
+            with pytest.raises(WrongWriter):
+                await grant(peer)
+            assert (await store(peer, 0, batch(b"a"))).contiguous == 1, "but it is a member as before"
+
+    run(story())
+
+
+@pytest.mark.parametrize(("members", "index"), [((ELSEWHERE, 1), 0), ((1, ELSEWHERE), 1)])
+def test_only_the_head_of_the_first_stream_grants(tmp_path: Path, members: tuple[int, ...], index: int) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, *members, streams=2, index=index)
+            with pytest.raises(WrongWriter):
+                await grant(peer)
+
+    run(story())
+
+
+# ---------------------------------------------------------------- members
+
+
+def test_a_slot_is_written_once_and_the_same_again_is_success(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            mine = batch(b"a", b"b")
+            for _ in range(2):
+                assert (await store(peer, 0, mine)).contiguous == 2
+            for other in (batch(b"x", b"y"), batch(b"a"), junk_batch(2), junk_batch(1)):
+                with pytest.raises(Taken):
+                    await store(peer, 0, other)
+            for _ in range(2):
+                assert (await store(peer, 2, junk_batch(3))).contiguous == 5
+            with pytest.raises(Taken):
+                await store(peer, 2, batch(b"too late"))
+            request = pb.TrimRequest(replica=NAME, upto=3)
+            await peer.call(Method.TRIM, request, timeout=TIMEOUT_S)
+            with pytest.raises(Trimmed):
+                await store(peer, 0, mine)
+
+    run(story())
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_readers_see_what_the_last_member_has_and_no_more(tmp_path: Path, last: bool) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, *((ELSEWHERE, 1) if last else (1, ELSEWHERE)))
+            first, second = batch(b"a"), junk_batch(2)
+            await store(peer, 0, first, second)
+            both = [(0, first), (1, second)]
+            assert await contents(peer) == (both if last else [])
+            assert await contents(peer, slot=0, stored=True) == both, "who completes a chain sees all"
+            status = await store(peer, 0, committed=1)
+            assert (status.contiguous, status.committed) == (3, 3 if last else 1)
+            assert await contents(peer) == (both if last else both[:1])
+
+    run(story())
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_what_was_given_up_is_filled_stripe_by_stripe(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE, unit=4, streams=2, index=1)
+            mine = batch(b"a", b"b")
+            await store(peer, 0, mine)
+            with pytest.raises(InvalidArgument, match="sealed"):
+                await finish(peer, 10, junk=2)
+            assert not (await seal(peer)).leads, "how far others are is not for it to say"
+            for _ in range(2):  # the repository asks until it has heard the answer
+                status = await finish(peer, 10, junk=2)
+                assert (status.state, status.contiguous, status.committed) == (pb.REPLICA_FINISHED, 10, 10)
+            assert await contents(peer) == [(0, mine), (2, junk_batch(2)), (4, junk_batch(4)), (8, junk_batch(2))]
+            (part,) = await read_parts(peer, pb.LogInfo(id=LOG), slot=0)
+            pieces = [(each.slot, each.glsn, each.count) for each in part.message.bindings]
+            assert (0, 5, 4) in pieces or (0, 5, 2) in pieces
+            assert (4, 13, 4) in pieces
+            assert (8, 21, 2) in pieces
+
+    run(story())
+
+
+def test_what_is_missing_before_the_junk_comes_from_the_others(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            head, last = await cluster.to_node(1), await cluster.to_node(2)
+            first, second = batch(b"a", b"b"), batch(b"c", sequence=1)
+            for peer in (head, last):
+                await open_replica(peer, 1, 2)
+                await store(peer, 0, first)
+            await store(head, 2, second)
+            for peer in (head, last):
+                await seal(peer)
+            with pytest.raises(Unavailable, match="lacks slots"):
+                await finish(last, 6, junk=3)
+            for peer, sources in ((last, (1,)), (head, (2,))):
+                assert (await finish(peer, 6, junk=3, sources=sources)).contiguous == 6
+                assert await contents(peer) == [(0, first), (2, second), (3, junk_batch(3))]
+
+    run(story())
+
+
+def test_a_member_that_has_something_where_junk_was_decided_stops(tmp_path: Path) -> None:
+    """It was away when the others were sealed. Nobody was answered for it, and it is copied anew."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE)
+            await store(peer, 0, batch(b"a"), batch(b"nobody else has it", sequence=1))
+            await seal(peer)
+            with pytest.raises(Unavailable, match="anew"):
+                await finish(peer, 4, junk=1)
+            assert (await store(peer, 0)).state == pb.REPLICA_FAILED
+
+    run(story())
