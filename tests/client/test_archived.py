@@ -16,7 +16,9 @@ from varlog.archive import place as place_module
 from varlog.archive.files import ArchivedRange, Snapshot
 from varlog.archive.reader import FileArchives
 from varlog.base.errors import Corrupt, NotFound, NotWritten, Trimmed, Unavailable, Unsupported
+from varlog.base.ids import LogId
 from varlog.client import feed, lookup, reader
+from varlog.client.bounds import Bounds, find_bounds
 from varlog.client.questions import committed_slots
 from varlog.runtime.loop import run as run_on_loop
 
@@ -202,22 +204,21 @@ def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_log_of_the_same_name_is_another(tmp_path: Path) -> None:
+def test_a_log_of_the_same_name_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was removed, made anew and archived between where the subscription began and its first look."""
+
+    async def of_the_old_one(*arguments: Any, **options: Any) -> Bounds:
+        bounds = await find_bounds(*arguments, **options)
+        bounds.log = LogId(bounds.log - 1)
+        return bounds
+
     async def story() -> None:
-        async with varlog.local_cluster(nodes=1) as cluster:
-            for folder in ("one", "two"):
-                log = await cluster.create_log("orders", replicas=1)
-                await log.append_batch([folder.encode()] * 10)
-                if folder == "one":
-                    entries = aiter(log.subscribe())
-                    await anext(entries)
-                    await cluster.remove_log("orders")
-                    continue
-                await archive(log, tmp_path / folder)
-                await log.trim(9)
-                with pytest.raises(NotFound, match="was removed"):
-                    while True:
-                        assert (await anext(entries)).payload == b"one"
+        async with filled() as log:
+            await archive(log, tmp_path, 71)
+            await log.trim(60)
+            monkeypatch.setattr("varlog.client.subscription.find_bounds", of_the_old_one)
+            with pytest.raises(NotFound, match="was removed"):
+                await anext(log.subscribe())
 
     run(story())
 
