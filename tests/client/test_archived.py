@@ -15,8 +15,10 @@ import varlog
 from varlog.archive import place as place_module
 from varlog.archive.files import ArchivedRange, Snapshot
 from varlog.archive.reader import FileArchives
-from varlog.base.errors import Corrupt, NotWritten, Trimmed, Unavailable, Unsupported
+from varlog.base.errors import Corrupt, NotFound, NotWritten, Trimmed, Unavailable, Unsupported
+from varlog.base.ids import LogId
 from varlog.client import feed, lookup, reader
+from varlog.client.bounds import Bounds, find_bounds
 from varlog.client.questions import committed_slots
 from varlog.runtime.loop import run as run_on_loop
 
@@ -159,6 +161,25 @@ def test_trimmed_under_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     run(story())
 
 
+def test_closed_while_the_archive_is_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with filled() as log:
+            await archive(log, tmp_path, 71, group_rows=5)
+            await log.trim(60)
+            subscription = log.subscribe()
+            runs = subscription.runs()
+            assert (await anext(runs))[0].first == 1
+            await subscription.aclose()
+            assert [run async for run in runs] == []
+            async with log.subscribe() as again:
+                async for entry in again:
+                    if entry.glsn == 30:
+                        break
+            assert await log.read(3)
+
+    run(story())
+
+
 def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:
     async def story() -> None:
         async with filled(batches=1) as log:
@@ -179,6 +200,25 @@ def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:
                 await asyncio.sleep(0.002)
             await work
             assert seen == last
+
+    run(story())
+
+
+def test_a_log_of_the_same_name_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was removed, made anew and archived between where the subscription began and its first look."""
+
+    async def of_the_old_one(*arguments: Any, **options: Any) -> Bounds:
+        bounds = await find_bounds(*arguments, **options)
+        bounds.log = LogId(bounds.log - 1)
+        return bounds
+
+    async def story() -> None:
+        async with filled() as log:
+            await archive(log, tmp_path, 71)
+            await log.trim(60)
+            monkeypatch.setattr("varlog.client.subscription.find_bounds", of_the_old_one)
+            with pytest.raises(NotFound, match="was removed"):
+                await anext(log.subscribe())
 
     run(story())
 

@@ -133,7 +133,8 @@ class Snapshot:
 
         with (
             self._place.reading(file.path) as source,
-            pyarrow.parquet.ParquetFile(source, page_checksum_verification=True) as parquet,
+            # The columns of a row group are fetched together: on S3 each request takes its time.
+            pyarrow.parquet.ParquetFile(source, pre_buffer=True, page_checksum_verification=True) as parquet,
         ):
             for index in range(parquet.num_row_groups):
                 least, greatest = _bounds(parquet.metadata.row_group(index), "glsn")

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from types import TracebackType
 
-from varlog.base.errors import Trimmed
+from varlog.base.errors import NotFound, Trimmed
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.archived import archive_end, archived_at, archived_runs
 from varlog.client.bounds import Bounds, find_bounds
@@ -45,6 +45,8 @@ class Subscription(AsyncIterator[Entry]):
         self._timeout = timeout
         self._patience = patience
         self._feeds: list[Feed] = []
+        self._closings = 0
+        """How often it was closed: what was begun before the last time is over."""
         self._entries: AsyncGenerator[Entry, None] | None = None
 
     def __aiter__(self) -> AsyncIterator[Entry]:
@@ -76,13 +78,15 @@ class Subscription(AsyncIterator[Entry]):
             timeout=self._timeout,
         )
         left = (await self._context.routes.resolve(self._timeout)).trimmed + 1
-        delivered = False
-        while bounds.stop is None or bounds.start < bounds.stop:
+        delivered, begun = False, self._closings
+        while self._closings == begun and (bounds.stop is None or bounds.start < bounds.stop):
             given_up = bounds.start < left
             part = self._from_archive(bounds, left) if given_up else self._from_nodes(bounds)
             try:
                 async with aclosing(part):
                     async for run in part:
+                        if self._closings != begun:
+                            return
                         delivered = True
                         if not self._junk:
                             run = [batch for batch in run if not batch.junk]
@@ -101,6 +105,8 @@ class Subscription(AsyncIterator[Entry]):
     async def _from_archive(self, bounds: Bounds, left: int) -> AsyncGenerator[list[ReadBatch], None]:
         """What the nodes have given up, as far as is known; the bounds begin behind it then."""
         info = await archived_at(self._context, bounds.start, left, self._patience)
+        if info.id != bounds.log:
+            raise NotFound(f"log {info.name!r} was removed")
         end = archive_end(info, bounds.start, bounds.stop)
         async with aclosing(archived_runs(self._context, info, bounds.start, end, bounds.stream)) as runs:
             async for run in runs:
@@ -122,6 +128,7 @@ class Subscription(AsyncIterator[Entry]):
 
     async def aclose(self) -> None:
         """Stop; nothing is read any more."""
+        self._closings += 1
         for feed in self._feeds:
             feed.close()
         self._feeds.clear()
