@@ -2,7 +2,7 @@
 micro-batch cost, and how much memory does a task take?
 
 ./run python -m bench.spark                 everything, five minutes
-./run python -m bench.spark --quick         a tenth of the rows
+./run python -m bench.spark --quick         a twentieth of the rows, once: whether it works, not how fast it is
 
 Ratios within one run are what to look at: both sides share the machine and the minute.
 """
@@ -58,25 +58,27 @@ class Reading:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./run python -m bench.spark", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the rows, once")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
     options = parser.parse_args()
-    share = 10 if options.quick else 1
+    share, rounds = (20, 1) if options.quick else (1, ROUNDS)
     with (
         tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-spark-") as made,
         running_cluster(options.folder) as cluster,
     ):
         spark = local_session("bench", settings={**SETTINGS, "spark.sql.warehouse.dir": f"{made}/warehouse"})
         readings = [
-            reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size)
+            reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size, rounds)
             for rows, size in ((10_000_000, 100), (1_000_000, 1024))
         ]
-        own, rate = micro_batches(spark, cluster, Path(made))
+        own, rate = micro_batches(spark, cluster, Path(made), MICRO_BATCHES // share + 2)
         spark.stop()
     report(readings, own, rate)
 
 
-def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: str, rows: int, size: int) -> Reading:
+def reading(
+    spark: SparkSession, cluster: RunningCluster, folder: Path, name: str, rows: int, size: int, rounds: int
+) -> Reading:
     log = f"read-{size}"
     say(f"filling {name} …")
     fill(cluster, log, rows, size)
@@ -87,8 +89,8 @@ def reading(spark: SparkSession, cluster: RunningCluster, folder: Path, name: st
     parquet = spark.read.parquet(table)
     positions = read(spark, cluster.url, log, columns=["glsn"])
     times: dict[str, list[float]] = {"log": [], "parquet": [], "positions": []}
-    for number in range(ROUNDS):
-        say(f"reading, round {number + 1} of {ROUNDS} …")
+    for number in range(rounds):
+        say(f"reading, round {number + 1} of {rounds} …")
         for kind, each in (("log", frame), ("parquet", parquet), ("positions", positions)):
             times[kind].append(timed(lambda each=each: discard(each)))  # type: ignore[misc]
     before = most_of_a_worker()
@@ -147,7 +149,9 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def micro_batches(spark: SparkSession, cluster: RunningCluster, folder: Path) -> tuple[list[float], list[float]]:
+def micro_batches(
+    spark: SparkSession, cluster: RunningCluster, folder: Path, count: int
+) -> tuple[list[float], list[float]]:
     """What a trigger with little data takes, from the log and from Spark's own source of numbers, in turn."""
     say("micro-batches …")
     with varlog.sync.connect(cluster.url, timeout=60) as connected:
@@ -156,7 +160,7 @@ def micro_batches(spark: SparkSession, cluster: RunningCluster, folder: Path) ->
         numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
         own, rate = (start(frame, folder / f"checkpoint{index}") for index, frame in enumerate((entries, numbers)))
         try:
-            while len(durations(own)) < MICRO_BATCHES or len(durations(rate)) < MICRO_BATCHES:
+            while len(durations(own)) < count or len(durations(rate)) < count:
                 log.append_batch([b"x"] * 10)
                 time.sleep(0.1)
         finally:
@@ -184,7 +188,7 @@ def report(readings: list[Reading], own: list[float], rate: list[float]) -> None
     )
     print(f"1 repository as processes on the same machine, {REPLICAS} replicas, {STREAMS} streams, batches of {BATCH};")
     print("rows to Spark's no-op sink, all columns; random payloads, Parquet (zstd) as Spark wrote it from the log.")
-    print(f"Best of {ROUNDS} rounds, and all of them.")
+    print(f"Best of {len(readings[0].log_s)} rounds, and all of them.")
     print()
     print("| rows | log | Parquet | log / Parquet | positions only |")
     print("|---|---|---|---|---|")

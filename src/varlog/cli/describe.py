@@ -165,7 +165,8 @@ def kept(log: LogDescription) -> str:
     limits += [f"{log.retain_seconds:,.0f} s"] if log.retain_seconds else []
     if not limits:
         return "everything, until it is trimmed"
-    return f"{' and '.join(limits)}; what is beyond either goes{', once it is archived' * log.retain_archived}"
+    goes = f"what is beyond {'either' if len(limits) > 1 else 'that'} goes"
+    return f"{' and '.join(limits)}; {goes}{', once it is archived' * log.retain_archived}"
 
 
 def leader_of(log: LogDescription) -> str:
