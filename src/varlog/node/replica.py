@@ -82,7 +82,7 @@ class Replica:
         self._changed = changed
         self._failure: VarlogError | None = None
         self._short = False
-        """Its trouble is that it lacks what was committed: it has lost it, and may get it back."""
+        """Its trouble is that it lacks what was committed."""
         self._syncing = False
         self._sync_wanted = False
         self._idle: asyncio.Future[None] | None = None
@@ -304,6 +304,12 @@ class Replica:
             case Verdict.OLD:
                 pass
 
+    def regained(self) -> None:
+        """It had lost what was committed, and has taken it back from others."""
+        if self._short:
+            self._short, self.trouble = False, ""
+            self._changed(self)
+
     def release(self, base: Glsn, upto: Slot) -> None:
         """Slots below `upto` are committed, each at `base` plus its slot; those that come later are bound then."""
         if self._released is None or upto > self._released[1]:
@@ -325,8 +331,6 @@ class Replica:
             callback(binding)
         log.stage_binding(binding, high_watermark)
         self.missed_commits = False
-        if self._short:
-            self._short, self.trouble = False, ""
         if binding.glsn <= log.trimmed_glsn:
             # the trim came before the commit it covers
             log.stage_trim(log.trimmed_glsn)
