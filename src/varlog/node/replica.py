@@ -92,7 +92,7 @@ class Replica:
         self._changed = changed
         self._failure: VarlogError | None = None
         self._short = False
-        """Its trouble is that it lacks what was committed: it has lost it, and may get it back."""
+        """Its trouble is that it lacks what was committed."""
         self._syncing = False
         self._sync_wanted = False
         self._idle: asyncio.Future[None] | None = None
@@ -329,6 +329,12 @@ class Replica:
         """Where slot 0 is, and how far the leader has committed, as far as it is known here."""
         return self._released
 
+    def regained(self) -> None:
+        """It had lost what was committed, and has taken it back from others."""
+        if self._short:
+            self._short, self.trouble = False, ""
+            self._changed(self)
+
     def release(self, base: Glsn, upto: Slot) -> None:
         """Slots below `upto` are committed, in a segment from `base` on; those that come later are bound then."""
         if self.last_of_chain and not self.log.sealed:
@@ -354,8 +360,6 @@ class Replica:
             callback(binding)
         log.stage_binding(binding, high_watermark)
         self.missed_commits = False
-        if self._short:
-            self._short, self.trouble = False, ""
         if binding.glsn <= log.trimmed_glsn:
             # the trim came before the commit it covers
             log.stage_trim(log.trimmed_glsn)

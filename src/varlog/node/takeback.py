@@ -65,6 +65,7 @@ class TakeBack:
             pause = min(LONGEST_PAUSE_S, pause * 2)
         if replica.trouble.startswith(NOT_YET):
             replica.trouble = ""
+        replica.regained()
 
     async def _ask(self, backup: NodeId) -> tuple[Slot, Peer]:
         """How far a backup is, with everything it took before."""
