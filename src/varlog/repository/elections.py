@@ -12,7 +12,7 @@ comes.
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from varlog.base.errors import Fenced, InvalidArgument, Sealed, Unsupported, VarlogError
@@ -22,7 +22,7 @@ from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
-from varlog.transport.peer import Request
+from varlog.transport.peer import Peer, Request
 from varlog.wire.proto import varlog_pb2 as pb
 
 PARK_S = 1.0
@@ -46,9 +46,12 @@ NAME_CHARACTERS = 128
 @dataclass(slots=True)
 class _Candidate:
     leader: pb.JournalLeader
+    peer: Peer
+    """Who asks for it."""
+    asking: Request
+    """Its last question."""
     until: float
     """It counts as waiting until then, unless it asks again."""
-    asking: list[Request] = field(default_factory=list)
 
 
 class Elections:
@@ -111,31 +114,23 @@ class Elections:
 
     def _wait_for_election(self, request: Request, number: LogId, leader: pb.JournalLeader) -> None:
         waiting = self._candidates.setdefault(number, {})
-        candidate = waiting.get(leader.id)
-        if candidate is None:
-            if len(waiting) >= MOST_CANDIDATES:
-                raise InvalidArgument(f"{MOST_CANDIDATES} candidates wait for this journal already")
-            named = pb.JournalLeader(id=leader.id, ttl_ms=leader.ttl_ms)
-            named.name = (leader.name or request.peer.remote)[:NAME_CHARACTERS]
-            candidate = waiting[leader.id] = _Candidate(named, 0.0)
-        candidate.until = self._clock.now() + PARK_S + AWAY_S
-        candidate.asking.append(request)
-        request.peer.on_close(lambda _: self._gone(number, leader.id, request))
-        self._clock.call_later(PARK_S, lambda: self._not_yet(number, leader.id, request))
+        known, peer = waiting.get(leader.id), request.peer
+        if known is None and len(waiting) >= MOST_CANDIDATES:
+            raise InvalidArgument(f"{MOST_CANDIDATES} candidates wait for this journal already")
+        named = pb.JournalLeader(
+            id=leader.id, ttl_ms=leader.ttl_ms, name=(leader.name or peer.remote)[:NAME_CHARACTERS]
+        )
+        waiting[leader.id] = _Candidate(named, peer, request, self._clock.now() + PARK_S + AWAY_S)
+        if known is None or known.peer is not peer:
+            peer.on_close(lambda _: self._gone(number, leader.id, peer))
+        self._clock.call_later(PARK_S, lambda: self._answer(request, elected=False))
         self._wake.set()
 
-    def _gone(self, number: LogId, leader: int, request: Request) -> None:
+    def _gone(self, number: LogId, leader: int, peer: Peer) -> None:
         """Its connection has ended: who is not there cannot be elected."""
         candidate = self._candidates.get(number, {}).get(leader)
-        if candidate is not None and candidate.asking and candidate.asking[-1] is request:
+        if candidate is not None and candidate.peer is peer:
             del self._candidates[number][leader]
-
-    def _not_yet(self, number: LogId, leader: int, request: Request) -> None:
-        candidate = self._candidates.get(number, {}).get(leader)
-        if candidate is not None and request in candidate.asking:
-            if len(candidate.asking) > 1:
-                candidate.asking.remove(request)
-            self._answer(request, elected=False)
 
     def _answer(self, request: Request, *, elected: bool) -> None:
         if request.done:
@@ -194,8 +189,7 @@ class Elections:
         self._not_before.pop(number, None)
         self._troubles.pop(number, None)
         for candidate in self._candidates.pop(number, {}).values():
-            for request in candidate.asking:
-                self._answer(request, elected=False)
+            self._answer(candidate.asking, elected=False)
 
     def _first(self, number: LogId) -> _Candidate | None:
         """Who has waited longest."""
@@ -225,7 +219,6 @@ class Elections:
         await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
         self._leases.pop(number, None)
         if candidate is not None:
-            self._candidates[number].pop(leader.id, None)
+            last = self._candidates[number].pop(leader.id, candidate)
             self._leases[number] = (leader.id, self._clock.now() + leader.ttl_ms / 1000)
-            for request in candidate.asking:
-                self._answer(request, elected=True)
+            self._answer(last.asking, elected=True)
