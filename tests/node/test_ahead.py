@@ -113,7 +113,7 @@ def test_a_seal_ends_all_waiting(tmp_path: Path) -> None:
             held = await sent(peer, 1, batch(b"b"))
             status = await seal(peer)
             assert (status.state, status.contiguous) == (pb.REPLICA_SEALED, 0)
-            for refused in (held, store(peer, 0, batch(b"a"))):
+            for refused in (held, store(peer, 0, batch(b"a")), store(peer, 9, batch(b"z"))):
                 with pytest.raises(Sealed):
                     await refused
 

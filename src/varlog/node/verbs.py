@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import InvalidArgument, Trimmed, VarlogError, WrongWriter
+from varlog.base.errors import Gap, InvalidArgument, Trimmed, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
-from varlog.core.replica import ReplicaState
+from varlog.core.replica import refuse_store
 from varlog.node.reads import serve_read
-from varlog.node.replica import Batches, Replica
+from varlog.node.replica import Batches, Done, Replica
 from varlog.node.replicas import Replicas
 from varlog.node.scrubber import Scrubber
 from varlog.storage.damage import Damage
@@ -100,11 +100,20 @@ class Verbs:
             return None
         if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
             raise Trimmed(f"what is at slot {message.slot} is trimmed", replica.log.trimmed_glsn + 1)
-        ahead = self._replicas.ahead(replica)
-        if ahead is not None and message.slot > replica.log.appended and replica.state is ReplicaState.OPEN:
-            ahead.hold(Slot(message.slot), batches, done)
+        if replica.spec.ordering == "sequencer" and message.slot > replica.log.appended:
+            self._hold(replica, message, batches, done)
             return None
         return self._store_elsewhere(request, replica, message, batches)
+
+    def _hold(self, replica: Replica, message: pb.StoreRequest, batches: Batches, done: Done) -> None:
+        """It came before its turn. If none comes any more its client must hear that, and not of a gap to see to."""
+        error = refuse_store(replica.state, replica.log.appended, settle=message.settle)
+        if error is not None:
+            raise error
+        ahead = self._replicas.ahead(replica)
+        if message.settle or ahead is None:
+            raise Gap(f"slots from {replica.log.appended} on are missing", replica.log.appended)
+        ahead.hold(Slot(message.slot), batches, done)
 
     def _status(self, replica: Replica) -> pb.ReplicaStatus:
         """With what came before its turn."""

@@ -1,0 +1,136 @@
+"""Bugs around the `sequencer` ordering: its chains, its junk, its end, its counter."""
+
+from collections.abc import Iterator, Sequence
+
+from varlog.base.ids import Glsn, NodeId, Slot
+from varlog.client import chain
+from varlog.client.chain import Chain, Lost
+from varlog.client.chain_writer import ChainWriter
+from varlog.client.routes import StreamRoute
+from varlog.client.writer import Carried
+from varlog.core.ordering import sequencer as ordering
+from varlog.core.ordering.sequencer import Stripes
+from varlog.node import settle
+from varlog.node.copier import Connect
+from varlog.node.replica import Replica
+from varlog.node.replicas import Replicas
+from varlog.sim.bugs.registry import bug, swap
+from varlog.sim.weather import Weather
+from varlog.wire.batch import junk_batch
+from varlog.wire.frame import Buffer
+
+SLOW = 0.05
+"""So many writes dally between their grant and the head."""
+
+
+def _is_chained(weather: Weather) -> bool:
+    """Whether a chain has more than a head."""
+    return weather.shape.ordering == "sequencer" and weather.shape.replicas > 1
+
+
+def _ends_early(weather: Weather) -> bool:
+    """Whether segments of several chains end for the loss of a member, in the middle of appends."""
+    shape = weather.shape
+    lost = weather.faults.node_crashes > 0 and shape.nodes > shape.replicas
+    return _is_chained(weather) and shape.streams > 1 and lost and shape.operations_per_second > 10
+
+
+@bug("an append is answered before the last member has it", _is_chained)
+def acked_before_the_last() -> Iterator[None]:
+    async def write(self: Chain, slot: Slot, data: Buffer, count: int) -> None:
+        for place in range(self._last):
+            await self._write_at(place, slot, data)
+
+    with swap(Chain, write=write):
+        yield
+
+
+@bug("a writer that finds its place taken takes that for an earlier try of its own", _is_chained)
+def taken_is_taken_for_written() -> Iterator[None]:
+    plain = Chain.write
+
+    async def write(self: Chain, slot: Slot, data: Buffer, count: int) -> None:
+        if self._context.world.random.random() < SLOW:
+            await self._clock.sleep(1.0)  # any writer may be, at any moment; here it is common
+        try:
+            await plain(self, slot, data, count)
+        except Lost:
+            pass
+
+    with swap(chain, FILL_SECONDS=0.1), swap(Chain, write=write):
+        yield
+
+
+@bug("who needs a position fills every member that lacks it, and asks the head of nothing", _is_chained)
+def filled_behind_the_head() -> Iterator[None]:
+    async def complete(self: Chain, need: Slot) -> None:
+        for place in range(self._last + 1):
+            has = Slot((await self._status(place)).contiguous)
+            if has < need:
+                pieces = self._stripes.bindings(self.route.index, has, need)
+                await self._store(place, has, [junk_batch(piece.count) for piece in pieces])
+
+    with swap(Chain, _complete=complete):
+        yield
+
+
+@bug("readers ask the head, which shows them all that it has", _is_chained)
+def read_at_the_head() -> Iterator[None]:
+    plain = Replicas._take_sequencer_role
+
+    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+        plain(self, replica, new=new)
+        replica.last_of_chain = True
+
+    head = property(lambda self: 0 if self.written_by_clients and self.end is None else None)
+    with swap(Replicas, _take_sequencer_role=take_role), swap(StreamRoute, first_to_know=head):
+        yield
+
+
+@bug(
+    "a sequencer that was started again counts from the beginning of its segment",
+    lambda weather: weather.shape.ordering == "sequencer" and weather.shape.tails > 0,
+)
+def restarted_sequencer_goes_on() -> Iterator[None]:
+    plain = Replicas._take_sequencer_role
+
+    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+        plain(self, replica, new=new or replica.id not in self._sequencers)
+
+    with swap(Replicas, _take_sequencer_role=take_role):
+        yield
+
+
+@bug("a segment ends at its first hole, whatever was acknowledged behind it in other streams", _ends_early)
+def end_at_the_first_hole() -> Iterator[None]:
+    def end_of(stripes: Stripes, acknowledged: Sequence[int]) -> Glsn:
+        return ordering.first_open(stripes, acknowledged)
+
+    with swap(ordering, end_of=end_of):
+        yield
+
+
+@bug("a member fills what it lacks before the end by itself, and does not ask the others for it", _ends_early)
+def junk_by_each_member() -> Iterator[None]:
+    async def take_nothing(replica: Replica, end: Slot, sources: Sequence[NodeId], connect: Connect) -> None:
+        if replica.spec.ordering == "sequencer":
+            await settle._fill(replica, replica.log.durable, end)
+        else:
+            await plain(replica, end, sources, connect)
+
+    plain = settle._take_what_is_missing
+    with swap(settle, _take_what_is_missing=take_nothing):
+        yield
+
+
+@bug(
+    "what had a place when its segment ended is sent again, without a look at that place",
+    lambda weather: weather.shape.ordering == "sequencer",
+)
+def sent_again_unseen() -> Iterator[None]:
+    async def is_there(self: ChainWriter, batch: Carried, index: int, slot: Slot) -> bool:
+        await self._over.wait()
+        return False
+
+    with swap(ChainWriter, _is_there=is_there):
+        yield
