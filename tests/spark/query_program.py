@@ -4,11 +4,15 @@ python -m tests.spark.query_program CLUSTER FROM TO COUNTS CHECKPOINTS
 """
 
 import sys
+import time
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from varlog.spark import local_session
+
+ATTEMPTS = 5
 
 
 def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: bool = False) -> StreamingQuery:
@@ -25,14 +29,25 @@ def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: b
     return (counting.trigger(availableNow=True) if now else counting).start()
 
 
+def running(start: Callable[[], StreamingQuery]) -> None:
+    """Until the first micro-batch. Spark gives a Python process ten seconds, which on a busy machine are too few."""
+    for _ in range(ATTEMPTS):
+        query = start()
+        while query.isActive and not query.recentProgress:
+            time.sleep(0.1)
+        if query.isActive:
+            return
+
+
 def main() -> None:
     cluster, source, target, counts, checkpoints = sys.argv[1:]
     spark = local_session("query")
     entries = spark.readStream.format("varlog").option("cluster", cluster).option("log", source)
     few = entries.option("maxEntriesPerTrigger", 500).option("minPartitions", 2).load()
     copying = few.writeStream.format("varlog").option("cluster", cluster).option("log", target)
-    copying.option("checkpointLocation", f"{checkpoints}/{target}").start()
-    count(few, cluster, counts, f"{checkpoints}/{counts}")
+    running(lambda: copying.option("checkpointLocation", f"{checkpoints}/{target}").start())
+    running(lambda: count(few, cluster, counts, f"{checkpoints}/{counts}"))
+    spark.streams.resetTerminated()
     spark.streams.awaitAnyTermination()
 
 

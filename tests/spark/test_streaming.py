@@ -109,9 +109,7 @@ def test_kill_9(
     query = Process("query", tmp_path, [sys.executable, *program])
     query.start()
     try:
-        eventually(
-            lambda: (copy.tail() >= 1500 and counts.tail() >= 30) or not query.alive, "the queries are at work", 120
-        )
+        eventually(lambda: counts.tail() >= 20 or not query.alive, "both queries are at work", 240)
         assert query.alive, query.last_words()
     finally:
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
