@@ -301,3 +301,23 @@ def test_a_sealed_or_removed_journal_is_told() -> None:
                 await journal.lead().__aenter__()
 
     run(story())
+
+
+def test_segments_roll_by_size_onto_other_nodes_under_the_same_leader(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=5) as cluster, connected(cluster) as client:
+            journal = client.journal("wal", roll_bytes=1 << 20)
+            async with journal, journal.lead(name="me") as leader:
+                first = leader.epoch
+                for number in range(3):
+                    assert (await leader.append(bytes([number]) * (600 << 10))).glsn == number + 1
+                while leader.epoch == first:
+                    await asyncio.sleep(0.02)
+                assert (await leader.append(b"next")).glsn == 4
+                info = await journal.info()
+                assert [each.leader for each in info.chain[first - 1 :]] == ["me"] * (len(info.chain) - first + 1)
+                before, after = (set(info.chain[at].streams[0].members) for at in (first - 1, first))
+                assert after - before, "on nodes that had less"
+                assert [payload[:1] for payload in await payloads(journal)] == [b"\x00", b"\x01", b"\x02", b"n"]
+
+    run(story())
