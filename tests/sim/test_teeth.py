@@ -111,6 +111,8 @@ EVIDENCE: dict[str, set[str]] = {
     "retry_with_new_identity": {"I5", "I6"},
     "seal_overtakes_stores": {"I1", "I2", "I8"},
     "seal_quorum_too_small": {"I1", "I2", "I3"},
+    "seam_passed_over": {"I9"},
+    "too_little_kept": {"I13"},
     "segment_goes_on_under_another": {"I1", "I2", "I4", "I8", "defect"},
     "silent_members_have_nothing": {"I1", "I2", "I3", "defect"},
     "rot_passed_over": {"I1", "I14", "defect"},

@@ -119,7 +119,8 @@ def _draw_sequencer(random: Random, shape: Shape) -> Shape:
     if random.random() >= 0.33:
         return shape
     unit = max(shape.batch_entries, random.choice((1, 4, 32, 4096)))
-    return replace(shape, ordering="sequencer", streams=random.choice((1, 1, 2, 3)), unit=unit)
+    streams, fill_seconds = random.choice((1, 1, 2, 3)), random.choice((1.0, 1.0, 0.1, 0.02))
+    return replace(shape, ordering="sequencer", streams=streams, unit=unit, fill_seconds=fill_seconds)
 
 
 def _draw_journal(seed: int | str, shape: Shape) -> bool:

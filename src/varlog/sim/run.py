@@ -14,7 +14,9 @@ from time import process_time
 
 from varlog.base.errors import VarlogError
 from varlog.base.invariant import InvariantBroken
+from varlog.client import chain
 from varlog.sim import bugs
+from varlog.sim.bugs.registry import swap
 from varlog.sim.checkers import Violation, check_history
 from varlog.sim.climate import draw
 from varlog.sim.loop import Defective, SimulationError, make_loop
@@ -93,7 +95,9 @@ def run_seed(
     scenario = Scenario(loop, weather, kept)
     gc.collect()
     try:
-        with bugs.planted(plant) if plant else nullcontext():
+        # However impatient a client is, who is too slow only loses his place.
+        impatient = swap(chain, FILL_SECONDS=weather.shape.fill_seconds)
+        with impatient, bugs.planted(plant) if plant else nullcontext():
             try:
                 loop.run(scenario.play())
                 result.violations = scenario.violations + check_history(scenario.history)

@@ -243,6 +243,8 @@ class Shape:
     """Of the logs at their start; changes may choose another."""
     unit: int = 0
     """Under a sequencer: positions that go to one stream before the next has its turn."""
+    fill_seconds: float = 1.0
+    """How long a position that nobody writes is waited for before it is given up."""
     journal: bool = False
     """The logs are journals: clients are candidates, and who leads appends."""
     replication: str = ""
@@ -284,7 +286,7 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas under {self.ordering}{f' by {self.unit}' * bool(self.unit)}{', journals' * self.journal}"
+            f"replicas under {self.ordering}{f' by {self.unit}, holes filled after {self.fill_seconds:g} s' * bool(self.unit)}{', journals' * self.journal}"
             f"{', in a chain' * bool(self.replication)}, "
             f"files of {self.file_bytes} bytes; "
             f"{self.clients} clients, {self.operations_per_second:.0f} "
