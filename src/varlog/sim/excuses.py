@@ -129,15 +129,19 @@ class Excuses:
         led = last.ordering != "cut" and not info.sealed
         if led and not (self.healable(info) and all(self._sealable(info, stream) for stream in last.streams)):
             return False  # where it ends only its leader knows, or who may seal it
-        if any(self._only_lost_has_the_end(info, stream) for stream in streams_of(info)):
+        if any(self.end_is_gone(info, stream) for stream in streams_of(info)):
             return False
         return all(self.has_source(info, stream) for stream in streams_of(info))
 
-    def _only_lost_has_the_end(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Under a leader one node alone may have the last slots of a segment, never acknowledged, and be lost."""
-        if self.lost is None or not any(self.host_of(info, node) is self.lost for node in stream.members):
+    def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Not under `cut`: one node alone may have the last slots of a segment, never acknowledged, and be lost, or rot."""
+        ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
+        out = [host for host in (self.lost, self._nemesis.rotten, self._nemesis.rotting) if host is not None]
+        gone = [node for node in stream.members if self.host_of(info, node) in out]
+        if ordering == "cut" or not gone:
             return False
-        tails = [each.contiguous for each in self.replicas.get((info.id, stream.id), ()) if each.reported]
+        known = self.replicas.get((info.id, stream.id), ())
+        tails = [each.contiguous for each in known if each.reported and each.node not in gone]
         return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
 
     def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
@@ -150,10 +154,10 @@ class Excuses:
     def thin(self, info: pb.LogInfo, stream: pb.StreamInfo) -> str:
         """Why a stream need not have all its replicas at the end; empty: it must."""
         troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
+        if self.end_is_gone(info, stream):
+            return "the end of it was on one node alone, which is lost or has rotted"
         if not troubles:
             return self.stuck_with_rot(info, stream)
-        if self._only_lost_has_the_end(info, stream):
-            return "the end of it was on the lost node alone"
         if any(trouble.startswith("a bit") for trouble in troubles) or not self._shape.rebuilds:
             return troubles[0]
         if stream.state != pb.STREAM_FINALIZED:

@@ -481,7 +481,8 @@ class Scenario:
             info = self.infos[log.log.name]
             for stream, known in zip(log.streams, streams_of(info), strict=False):
                 troubled = any(self.excuses.trouble(info, known, node) for node in known.members)
-                if stream.trouble and not troubled and not self.excuses.stuck_with_rot(info, known):
+                troubled = troubled or bool(self.excuses.stuck_with_rot(info, known))
+                if stream.trouble and not troubled and not self.excuses.end_is_gone(info, known):
                     found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
         return found
 
