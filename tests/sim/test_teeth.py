@@ -67,7 +67,7 @@ EVIDENCE: dict[str, set[str]] = {
     "cut_announced_out_of_turn": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "deposed_leader_writes": {"I1", "I2", "I4", "I10", "I14", "defect", "status"},
     "drain_forgotten": {"I14"},
-    "end_before_the_last_cut": {"I11"},
+    "end_before_the_last_cut": {"I11", "defect"},
     "end_without_a_fence": {"I1", "I2", "I3"},
     "finished_without_settling": {"I1", "I8", "I14"},
     "forwarded_as_new": {"I14", "status"},
