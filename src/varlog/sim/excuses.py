@@ -134,7 +134,7 @@ class Excuses:
         return all(self.has_source(info, stream) for stream in streams_of(info))
 
     def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Not under `cut`: one node alone may have the last slots of a segment, never acknowledged, and be lost, or rot."""
+        """Not under `cut`: one node alone may have the last slots of a segment, unacknowledged, and be lost, or rot."""
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
         out = [host for host in (self.lost, self._nemesis.rotten, self._nemesis.rotting) if host is not None]
         gone = [node for node in stream.members if self.host_of(info, node) in out]
