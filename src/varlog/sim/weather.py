@@ -286,9 +286,9 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas under {self.ordering}{f' by {self.unit}, holes filled after {self.fill_seconds:g} s' * bool(self.unit)}"
-            f"{', journals' * self.journal}"
-            f"{', in a chain' * bool(self.replication)}, "
+            f"replicas under {self.ordering}"
+            f"{f' by {self.unit}, holes filled after {self.fill_seconds:g} s' * bool(self.unit)}"
+            f"{', journals' * self.journal}{', in a chain' * bool(self.replication)}, "
             f"files of {self.file_bytes} bytes; "
             f"{self.clients} clients, {self.operations_per_second:.0f} "
             f"operations/s each for {self.chaos_seconds:.0f} s in bursts of ≤{self.burst}, ≤{self.in_flight} at once, "
