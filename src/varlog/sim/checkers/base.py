@@ -92,6 +92,11 @@ class LogHistory:
         final = self.final
         return dict(zip(final.glsns, final.streams, strict=False)) if final is not None else {}
 
+    def ordering(self, segment: int) -> str:
+        """Of a segment, as far as anybody was told."""
+        told = [chain.orderings for chain in self.chains if len(chain.orderings) >= segment]
+        return told[-1][segment - 1] if told else "cut"
+
     @cached_property
     def unknown_upto(self) -> float:
         """Whether positions up to here held an entry or junk cannot be told any more."""
