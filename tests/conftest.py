@@ -13,8 +13,9 @@ LONG = ("spark", "test_teeth.py", "cluster", "cli", "metadata")
 """What takes longest, rooms and files: begun first, lest one process wait for the other at the end."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes share the tests by file, or by room."""
+    """Several processes share the tests by file, or by room: marked before pytest-xdist looks at the marks."""
     for item in items:
         room = item.path.parent.name
         item.add_marker(pytest.mark.xdist_group(room if room in TOGETHER else str(item.path)))

@@ -12,7 +12,7 @@ from varlog.node.primary import Primary
 from varlog.node.replica import Batches, Done, Replica
 from varlog.node.takeback import TakeBack
 from varlog.repository.links import NodeLinks
-from varlog.sim.bugs.registry import bug, loses_power, swap
+from varlog.sim.bugs.registry import bug, loses_power, swap, under_cut
 from varlog.storage.producers import ProducerTable
 from varlog.storage.replica_log import ReplicaLog
 from varlog.transport.peer import Reply
@@ -40,7 +40,7 @@ def ack_on_replication() -> Iterator[None]:
 
 @bug(
     "a backup takes what is pushed to it as the next, whether or not something before it was lost",
-    lambda weather: weather.shape.replicas >= 2 and not weather.network.in_order,
+    under_cut(lambda weather: weather.shape.replicas >= 2 and not weather.network.in_order),
 )
 def pushed_over_a_gap() -> Iterator[None]:
     plain = Replica.store_at_end
@@ -52,13 +52,15 @@ def pushed_over_a_gap() -> Iterator[None]:
         yield
 
 
-@bug("a commit that a primary did not pass on is not sent again", lambda weather: weather.shape.replicas >= 2)
+@bug(
+    "a commit that a primary did not pass on is not sent again", under_cut(lambda weather: weather.shape.replicas >= 2)
+)
 def commits_told_once() -> Iterator[None]:
     with swap(NodeLinks, _send_missed=lambda self, link, replica, row: None):
         yield
 
 
-@bug("a replica reports what it has taken, not what is synced", lambda weather: loses_power(weather, 1))
+@bug("a replica reports what it has taken, not what is synced", under_cut(lambda weather: loses_power(weather, 1)))
 def unsynced_tail_reported() -> Iterator[None]:
     add_row = node_server._add_row
 
@@ -75,7 +77,7 @@ def unsynced_tail_reported() -> Iterator[None]:
         yield
 
 
-@bug("a commit is bound to the next slots, whichever slots it is for")
+@bug("a commit is bound to the next slots, whichever slots it is for", under_cut())
 def commit_out_of_turn() -> Iterator[None]:
     def advance(self: Replica, binding: Binding, high_watermark: int) -> None:
         if self._failure is not None:
@@ -94,7 +96,7 @@ def commit_out_of_turn() -> Iterator[None]:
 
 @bug(
     "a primary that was started again does not ask its backups what it had sent them",
-    lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0 and weather.shape.replicas >= 2,
+    under_cut(lambda weather: weather.faults.node_crashes + weather.faults.snipes > 0 and weather.shape.replicas >= 2),
 )
 def primary_asks_nobody() -> Iterator[None]:
     async def run(self: TakeBack) -> None:
@@ -124,7 +126,7 @@ def producers_forgotten() -> Iterator[None]:
         yield
 
 
-@bug("bindings are reported as bound on disk before they are", lambda weather: loses_power(weather, 1))
+@bug("bindings are reported as bound on disk before they are", under_cut(lambda weather: loses_power(weather, 1)))
 def binding_reported_early() -> Iterator[None]:
     add_row = node_server._add_row
 

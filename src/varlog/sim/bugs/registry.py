@@ -61,6 +61,11 @@ def loses_power(weather: Weather, replicas: int) -> bool:
     return faults.power_loss > 0 and faults.node_crashes + faults.snipes > 0 and weather.shape.replicas >= replicas
 
 
+def under_cut(shows: Callable[[Weather], bool] = lambda _: True) -> Callable[[Weather], bool]:
+    """In weather in which it can show, for what is done under `cut` alone: logs that begin so."""
+    return lambda weather: weather.shape.ordering == "cut" and shows(weather)
+
+
 def overlapping_cuts_are_cut_off(weather: Weather) -> bool:
     """Several cuts are under way at once, of several streams, and leaders lose the lead."""
     faults, shape = weather.faults, weather.shape

@@ -16,7 +16,7 @@ from varlog.repository.gathering import Gatherer
 from varlog.repository.orderer import Orderer, Planned
 from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.retention import Retention
-from varlog.sim.bugs.registry import bug, overlapping_cuts_are_cut_off, swap
+from varlog.sim.bugs.registry import bug, overlapping_cuts_are_cut_off, swap, under_cut
 from varlog.sim.weather import Weather
 from varlog.storage.verify import Verification
 from varlog.storage.writer import Writer
@@ -27,7 +27,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 @bug(
     "a member that has not reported does not hold its stream back",
-    lambda weather: weather.shape.replicas > 1,
+    under_cut(lambda weather: weather.shape.replicas > 1),
 )
 def missing_report_ignored() -> Iterator[None]:
     def ready_end(self: StreamOrder) -> Slot:
@@ -39,7 +39,7 @@ def missing_report_ignored() -> Iterator[None]:
         yield
 
 
-@bug("a cut is announced while it is being persisted")
+@bug("a cut is announced while it is being persisted", under_cut())
 def cut_announced_early() -> Iterator[None]:
     plain = Orderer._persist
 
@@ -51,7 +51,7 @@ def cut_announced_early() -> Iterator[None]:
         yield
 
 
-@bug("a cut is announced though one before it is still being persisted", overlapping_cuts_are_cut_off)
+@bug("a cut is announced though one before it is still being persisted", under_cut(overlapping_cuts_are_cut_off))
 def cut_announced_out_of_turn() -> Iterator[None]:
     plain = Orderer._commit
     planned: list[tuple[Transaction, list[Cut]]] = []
@@ -75,7 +75,7 @@ def cut_announced_out_of_turn() -> Iterator[None]:
 
 @bug(
     "a cut whose transaction was not answered is taken to be persisted",
-    lambda weather: weather.shape.shared_store and weather.shape.streams > 1 and weather.faults.outages > 0,
+    under_cut(lambda weather: weather.shape.shared_store and weather.shape.streams > 1 and weather.faults.outages > 0),
 )
 def unanswered_cut_announced() -> Iterator[None]:
     plain = Orderer._commit
@@ -90,7 +90,10 @@ def unanswered_cut_announced() -> Iterator[None]:
         yield
 
 
-@bug("a leader takes over every cut it finds, also one without the one before it", overlapping_cuts_are_cut_off)
+@bug(
+    "a leader takes over every cut it finds, also one without the one before it",
+    under_cut(overlapping_cuts_are_cut_off),
+)
 def stray_cut_taken() -> Iterator[None]:
     def is_stray(self: LogOrder, cut: Cut) -> bool:
         return False
@@ -131,7 +134,7 @@ def forwarded_as_new() -> Iterator[None]:
         yield
 
 
-@bug("the history of cuts is dropped once one member has it on disk")
+@bug("the history of cuts is dropped once one member has it on disk", under_cut())
 def history_dropped_early() -> Iterator[None]:
     def bound_end(self: StreamOrder) -> Slot:
         return max(self.bound.values(), default=Slot(0))
@@ -220,7 +223,10 @@ def stale_tail() -> Iterator[None]:
         yield
 
 
-@bug("a log's end is recorded without waiting for the cut that is being made", lambda weather: weather.shape.seals)
+@bug(
+    "a log's end is recorded without waiting for the cut that is being made",
+    under_cut(lambda weather: weather.shape.seals),
+)
 def end_before_the_last_cut() -> Iterator[None]:
     async def finalize(self: Orderer, log: LogId, stream: StreamId) -> Slot:
         return self.order(log).finalize(stream)
