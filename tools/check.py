@@ -16,8 +16,8 @@ BIN = Path(sys.executable).parent
 SIMULATION_SEEDS = 200
 """How many seeds every run of the checks simulates; always the same ones, so that red or green means something."""
 
-WORKERS = 2
-"""Processes that share the tests, a file or a room at a time (`tests/conftest.py`); each uses about one core."""
+WORKERS = 3
+"""Processes that share the tests, a file or a room at a time (`tests/conftest.py`); many tests wait more than they work."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 from varlog.base.errors import InvalidArgument
 from varlog.sim.bugs import BUGS
 from varlog.sim.climate import draw
-from varlog.sim.run import Result, run_seed
+from varlog.sim.run import Result, prepare, run_seed
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
@@ -139,7 +139,7 @@ def hunts(request: pytest.FixtureRequest) -> Iterator[dict[str, "Future[Result |
     """All hunts that are asked for, on all cores; those that may take longest first."""
     chosen = {params["name"] for item in request.session.items if "name" in (params := _parameters(item))}
     names = sorted((name for name in CAUGHT_WITHIN if name in chosen), key=lambda name: -CAUGHT_WITHIN[name])
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), initializer=prepare) as pool:
         yield {name: pool.submit(_hunt, name, CAUGHT_WITHIN[name]) for name in names}
 
 

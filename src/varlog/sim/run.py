@@ -130,7 +130,7 @@ def _explain(error: BaseException) -> str:
     return text
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """What is loaded now stays: the garbage collector need not look at it between seeds."""
     gc.collect()
     gc.freeze()
@@ -151,5 +151,5 @@ def run_seeds(first: int, count: int, jobs: int = 0, *, plant: str | None = None
         yield from map(_run_one, work)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, initializer=_prepare) as pool:
+    with context.Pool(jobs, initializer=prepare) as pool:
         yield from pool.imap(_run_one, work, chunksize=1)
