@@ -17,7 +17,7 @@ SIMULATION_SEEDS = 200
 """How many seeds every run of the checks simulates; always the same ones, so that red or green means something."""
 
 WORKERS = 3
-"""Processes that share the tests, a file or a room at a time (`tests/conftest.py`); many tests wait more than they work."""
+"""Processes that share the tests, a file or a room at a time (`tests/conftest.py`); many tests mostly wait."""
 
 
 @dataclass(frozen=True)
