@@ -64,7 +64,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "rot_passed_over": 20,
     "stale_tail": 20,
     "stray_cut_taken": 140,
-    "too_little_kept": 20,
+    "too_little_kept": 80,
     "tail_without_the_silent": 20,
     "taken_is_taken_for_written": 20,
     "trim_answered_early": 100,
