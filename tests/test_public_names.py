@@ -22,7 +22,7 @@ METHODS = {
     "JournalLeader": "append append_batch epoch",
     "Producer": "abort close flush next_sequence open send send_batch",
     "Subscription": "aclose batches runs",
-    "ReadBatch": "count entries first headers keys last nbytes payloads slot stream time time_us to_arrow",
+    "ReadBatch": "count entries first headers junk keys last nbytes payloads slot stream time time_us to_arrow",
 }
 
 
