@@ -256,8 +256,6 @@ class Chain:
     async def _peer(self, place: int) -> Peer:
         node = self.route.members[place]
         address = self._context.routes.address(node)
-        if address is None:
-            raise Unavailable(f"the address of node {node} is not known")
         connected = self._context.pool.connected(address)
         if connected is not None:
             return connected
@@ -271,7 +269,9 @@ class Chain:
             return
         self._told = self.committed
         for node in self.route.members[: self._last]:
-            address = self._context.routes.address(node)
-            peer = self._context.pool.connected(address) if address is not None else None
+            try:
+                peer = self._context.pool.connected(self._context.routes.address(node))
+            except Unavailable:
+                continue  # it will hear it with the next batch
             if peer is not None:
                 peer.notify(Method.STORE, self._request(Slot(0), self._told))

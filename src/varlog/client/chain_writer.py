@@ -145,11 +145,7 @@ class ChainWriter:
             wait = self._not_before - self._world.clock.now()
             if wait > 0:
                 await self._world.clock.sleep(wait)
-            node = self._first.members[0]
-            address = self._routes.address(node)
-            if address is None:
-                raise Unavailable(f"the address of node {node} is not known")
-            self._peer = await self._context.pool.get(address)
+            self._peer = await self._context.pool.get(self._routes.address(self._first.members[0]))
             self._failures = 0
         except VarlogError:
             self._routes.refresh_soon()  # it may have moved
@@ -278,8 +274,6 @@ class ChainWriter:
         peer = self._peer
         if peer is None or peer.closed_error is not None:
             address = self._routes.address(self._first.members[0])
-            if address is None:
-                raise Unavailable("the address of the sequencer is not known")
             peer = self._peer = await self._context.pool.get(address)
         return await peer.start_call(Method.GRANT, request, (), timeout=STORE_SECONDS)
 

@@ -161,8 +161,6 @@ class _Line:
     async def _connect(self) -> Peer:
         context = self._segment.context
         address = context.routes.address(self.node)
-        if address is None:
-            raise Unavailable(f"the address of node {self.node} is not known")
         try:
             return await context.pool.get(address)
         except VarlogError:

@@ -49,8 +49,6 @@ async def _first_part(context: LogContext, node: NodeId, request: pb.ReadRequest
     """One replica's answer to a question that one part answers."""
     clock = context.world.clock
     address = context.routes.address(node)
-    if address is None:
-        raise Unavailable(f"the address of node {node} is not known")
     limit = min(timeout, ATTEMPT_SECONDS)
     peer = await within(clock, limit, context.pool.get(address))
     async with peer.stream(Method.READ, request, timeout=limit) as parts:

@@ -109,8 +109,6 @@ async def ask_producer(
 
 async def _ask(context: LogContext, node: NodeId, request: pb.ProducerRequest, left: float) -> pb.ProducerReply:
     address = context.routes.address(node)
-    if address is None:
-        raise Unavailable(f"the address of node {node} is not known")
     peer = await within(context.world.clock, left, context.pool.get(address))
     reply = await peer.call(Method.PRODUCER, request, timeout=min(left, ATTEMPT_SECONDS))
     message: pb.ProducerReply = reply.message

@@ -147,8 +147,6 @@ class StreamReader:
     async def _follow(self, node: NodeId) -> None:
         """Take what a replica has, as long as it brings something."""
         address = self._context.routes.address(node)
-        if address is None:
-            raise Unavailable(f"the address of node {node} is not known")
         peer = await within(self._clock, ATTEMPT_SECONDS, self._context.pool.get(address))
         self._asked_at = self._clock.now()
         async with peer.stream(

@@ -6,7 +6,7 @@ What comes are the heads of batches, each checked against its checksum: where it
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from varlog.base.errors import NotFound, Timeout, Unavailable
+from varlog.base.errors import NotFound, Timeout
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.client.context import LogContext
 from varlog.client.limits import ATTEMPT_SECONDS, LAGGING_SECONDS, READ_PART_BYTES, READ_WINDOW_BYTES
@@ -97,8 +97,6 @@ async def _parts(
     context: LogContext, node: NodeId, request: pb.ReadRequest, timeout: float
 ) -> AsyncGenerator[Reply, None]:
     address = context.routes.address(node)
-    if address is None:
-        raise Unavailable(f"the address of node {node} is not known")
     clock = context.world.clock
     peer = await within(clock, min(timeout, ATTEMPT_SECONDS), context.pool.get(address))
     async with peer.stream(Method.READ, request, window_bytes=READ_WINDOW_BYTES, timeout=timeout) as parts:

@@ -14,7 +14,7 @@ from varlog.base.errors import (
     Unavailable,
     VarlogError,
 )
-from varlog.base.ids import Glsn, NodeId, ProducerToken, Slot
+from varlog.base.ids import Glsn, ProducerToken, Slot
 from varlog.client.chain import Chain, Over
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
@@ -78,7 +78,7 @@ class Retry:
             # Of a stream that has ended every member knows what is in it.
             self._turn += 1
             node = route.members[self._turn % len(route.members)]
-        peer = await within(self._world.clock, left, self._pool.get(self._address(node)))
+        peer = await within(self._world.clock, left, self._pool.get(self._routes.address(node)))
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
@@ -125,12 +125,6 @@ class Retry:
             if (route.log, route.segment, route.id) == (self._token.log, self._token.segment, self._token.stream):
                 return route
         raise self._unknown("the log has no such stream any more")
-
-    def _address(self, node: NodeId) -> str:
-        address = self._routes.address(node)
-        if address is None:
-            raise Unavailable(f"the address of node {node} is not known")
-        return address
 
     def _unknown(self, why: str) -> OutcomeUnknown:
         error = OutcomeUnknown(why)

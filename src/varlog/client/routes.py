@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from varlog.base.errors import NotFound, Sealed, VarlogError
+from varlog.base.errors import NotFound, Sealed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
 from varlog.client.limits import ATTEMPT_SECONDS, GRACE_SECONDS, TIMEOUT_SECONDS
 from varlog.client.repository import Repositories, pause
@@ -73,9 +73,12 @@ class Routes:
 
     # ------------------------------------------------------------ looking
 
-    def address(self, node: NodeId) -> str | None:
+    def address(self, node: NodeId) -> str:
         """Where a node is, as last heard."""
-        return self._addresses.get(node)
+        try:
+            return self._addresses[node]
+        except KeyError:
+            raise Unavailable(f"the address of node {node} is not known") from None
 
     def near(self, route: StreamRoute) -> int:
         """Which member to read from first: one in this client's zone, if there is any, by chance among several.

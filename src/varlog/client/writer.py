@@ -248,8 +248,6 @@ class StreamWriter:
         try:
             node = self._routes.now(self.route).members[self._turn]
             address = self._routes.address(node)
-            if address is None:
-                raise Unavailable(f"the address of node {node} is not known")
             self._peer = await self._pool.get(address)
             self._failures = 0
         except VarlogError:
