@@ -9,21 +9,34 @@ from tools.etcd import Ensemble, running
 TOGETHER = ("spark",)
 """Rooms whose tests share servers that take long to start: one process plays them all."""
 
-LONG = ("spark", "test_teeth.py", "cluster", "cli", "metadata")
-"""What takes longest, rooms and files: begun first, lest one process wait for the other at the end."""
+ALONE = ("test_teeth.py",)
+"""Files whose tests take long and share nothing: each may be any process's."""
+
+LONG = ("spark", "cluster", "cli", "metadata")
+"""Rooms that take longest: begun first, lest one process wait for the others at the end. Then all others, then `ALONE`,
+which fill up whoever is free."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes share the tests by file, or by room: marked before pytest-xdist looks at the marks."""
+    """Several processes share the tests by file, by room, or one by one: marked before pytest-xdist looks at it."""
     for item in items:
-        room = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(room if room in TOGETHER else str(item.path)))
-    items.sort(key=lambda item: min(_rank(item.path.parent.name), _rank(item.path.name)))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=_rank)
 
 
-def _rank(name: str) -> int:
-    return LONG.index(name) if name in LONG else len(LONG)
+def _group(item: pytest.Item) -> str:
+    room, file = item.path.parent.name, item.path.name
+    if room in TOGETHER:
+        return room
+    return item.nodeid if file in ALONE else str(item.path)
+
+
+def _rank(item: pytest.Item) -> int:
+    room, file = item.path.parent.name, item.path.name
+    if file in ALONE:
+        return len(LONG) + 1
+    return LONG.index(room) if room in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")

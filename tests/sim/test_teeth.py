@@ -5,10 +5,6 @@ trims). What catches a bug is said too, so that a bug caught by accident is noti
 for an assertion or an unhandled error of the production code.
 """
 
-import multiprocessing
-import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import count, islice
 
 import pytest
@@ -16,7 +12,7 @@ import pytest
 from varlog.base.errors import InvalidArgument
 from varlog.sim.bugs import BUGS
 from varlog.sim.climate import draw
-from varlog.sim.run import Result, prepare, run_seed
+from varlog.sim.run import Result, run_seed
 
 CAUGHT_WITHIN: dict[str, int] = {
     "ack_on_replication": 20,
@@ -134,25 +130,11 @@ def test_the_lists_are_complete() -> None:
     assert set(CAUGHT_WITHIN) == set(EVIDENCE) == set(BUGS)
 
 
-@pytest.fixture(scope="module")
-def hunts(request: pytest.FixtureRequest) -> Iterator[dict[str, "Future[Result | None]"]]:
-    """All hunts that are asked for, on all cores; those that may take longest first."""
-    chosen = {params["name"] for item in request.session.items if "name" in (params := _parameters(item))}
-    names = sorted((name for name in CAUGHT_WITHIN if name in chosen), key=lambda name: -CAUGHT_WITHIN[name])
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"), initializer=prepare) as pool:
-        yield {name: pool.submit(_hunt, name, CAUGHT_WITHIN[name]) for name in names}
-
-
-@pytest.mark.parametrize("name", sorted(CAUGHT_WITHIN))
-def test_a_planted_bug_is_caught(name: str, hunts: dict[str, "Future[Result | None]"]) -> None:
-    result = hunts[name].result()
+@pytest.mark.parametrize("name", sorted(CAUGHT_WITHIN, key=lambda name: -CAUGHT_WITHIN[name]))
+def test_a_planted_bug_is_caught(name: str) -> None:
+    result = _hunt(name, CAUGHT_WITHIN[name])
     assert result is not None, f"{name} was not caught by {CAUGHT_WITHIN[name]} seeds"
     assert set(result.invariants) & EVIDENCE[name], result.describe()
-
-
-def _parameters(item: pytest.Item) -> dict[str, object]:
-    found: dict[str, object] = item.callspec.params if hasattr(item, "callspec") else {}
-    return found
 
 
 def _hunt(name: str, most: int) -> Result | None:
