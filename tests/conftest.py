@@ -1,40 +1,38 @@
-"""What tests of several rooms share."""
+"""How several processes share the tests, and what tests of several rooms share."""
 
 from collections.abc import Iterator
 
 import pytest
 from tests.archive.s3 import S3, s3_server
 from tools.etcd import Ensemble, running
-
-TOGETHER = ("spark",)
-"""Rooms whose tests share servers that take long to start: one process plays them all."""
-
-ALONE = ("test_teeth.py",)
-"""Files whose tests take long and share nothing: each may be any process's."""
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 LONG = ("spark", "cluster", "cli", "metadata")
-"""Rooms that take longest: begun first, lest one process wait for the others at the end. Then all others, then `ALONE`,
-which fill up whoever is free."""
+"""Rooms that take longest: begun first, lest one process wait for the others at the end. Then all others."""
+
+SINGLE = "tests/sim/test_teeth.py"
+"""Tests that take long and share nothing: each may be any process's. Last of all, to fill up whoever is free."""
 
 
-@pytest.hookimpl(tryfirst=True)
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """A process plays the tests of a file in a row, so that what they share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return nodeid if file == SINGLE else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes share the tests by file, by room, or one by one: marked before pytest-xdist looks at it."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_rank)
 
 
-def _group(item: pytest.Item) -> str:
-    room, file = item.path.parent.name, item.path.name
-    if room in TOGETHER:
-        return room
-    return item.nodeid if file in ALONE else str(item.path)
-
-
 def _rank(item: pytest.Item) -> int:
-    room, file = item.path.parent.name, item.path.name
-    if file in ALONE:
+    room = item.path.parent.name
+    if item.nodeid.startswith(SINGLE):
         return len(LONG) + 1
     return LONG.index(room) if room in LONG else len(LONG)
 

@@ -16,8 +16,8 @@ BIN = Path(sys.executable).parent
 SIMULATION_SEEDS = 200
 """How many seeds every run of the checks simulates; always the same ones, so that red or green means something."""
 
-WORKERS = 3
-"""Processes that share the tests, a file or a room at a time (`tests/conftest.py`); many tests mostly wait."""
+WORKERS = 4
+"""Processes that share the tests, a file at a time (`tests/conftest.py`); many tests mostly wait."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def steps() -> list[Step]:
         Step("determinism", python("tools/determinism.py")),
         Step("layers", [str(BIN / "lint-imports"), "--no-logo"]),
         Step("mypy", python("-m", "mypy", "--strict", *sources)),
-        Step("pytest", python("-m", "pytest", "-n", str(WORKERS), "--dist", "loadgroup", "--no-loadscope-reorder")),
+        Step("pytest", python("-m", "pytest", "-n", str(WORKERS), "--dist", "loadscope", "--no-loadscope-reorder")),
         Step("simulation", [str(BIN / "varlog"), "sim", "--from", "1", "--seeds", str(SIMULATION_SEEDS)]),
     ]
 
