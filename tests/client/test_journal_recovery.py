@@ -55,9 +55,11 @@ def test_election_and_recovery(
     settling = asyncio.Event()
     plain = Replicas.settle
 
-    async def settle_later(self: Replicas, of: Replica, base: Glsn, end: Slot, sources: Sequence[int]) -> None:
+    async def settle_later(
+        self: Replicas, of: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
+    ) -> None:
         await settling.wait()
-        await plain(self, of, base, end, sources)
+        await plain(self, of, base, end, sources, junk)
 
     monkeypatch.setattr(Replicas, "settle", settle_later)
 
