@@ -276,3 +276,27 @@ def test_a_tail_is_waited_for_while_the_leader_is_replaced(tmp_path: Path) -> No
                 assert not any(stream.empty for stream in check.streams if stream.segment == 1)
 
     run(story())
+
+
+def test_appends_to_a_leader_that_was_started_again_wait_for_the_next(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=1) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering="leader", replicas=1)
+            await log.append(b"first")
+            await cluster.stop_repository()  # nobody says which segment follows
+            address = cluster.nodes[1].address
+            await cluster.stop_node(1)
+            starting = asyncio.create_task(cluster.start_node(1, listen=address))
+            with pytest.raises((Unavailable, varlog.Timeout, varlog.OutcomeUnknown)):
+                await log.append(b"in vain", timeout=3.0)
+            later = asyncio.create_task(log.append(b"later"))
+            await asyncio.sleep(0.3)
+            await cluster.start_repository()
+            await starting
+            ack = await later
+            assert (await log.read(ack.glsn)).payload == b"later"
+
+    run(story())

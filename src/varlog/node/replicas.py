@@ -114,6 +114,8 @@ class Replicas:
             primary = self._primaries[replica.id] = Primary(replica)
         if primary is None and replica.state is ReplicaState.SEALED:
             raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
+        if primary is None and replica.leads == pb.LEADS_NO_MORE:
+            raise Unavailable(f"this node was started since it led {replica.id}; another segment follows")
         if primary is None:
             raise NotFound(f"this node is not the primary of {replica.id}")
         if self._suspended and replica.state is ReplicaState.OPEN and replica.spec.ordering == "cut":
