@@ -253,13 +253,12 @@ class Chain:
         route = self.route
         return pb.ReadRequest(log=route.log, segment=route.segment, stream=route.id, slot=slot, stored=True)
 
-    async def _peer(self, place: int) -> Peer:
-        node = self.route.members[place]
-        address = self._context.routes.address(node)
-        connected = self._context.pool.connected(address)
+    async def _peer(self, member: int) -> Peer:
+        place = self._context.routes.place(self.route.members[member])
+        connected = self._context.pool.connected(place)
         if connected is not None:
             return connected
-        return await within(self._clock, STORE_SECONDS, self._context.pool.get(address))
+        return await within(self._clock, STORE_SECONDS, self._context.pool.get(place))
 
     # ------------------------------------------------------------ what is committed
 
@@ -270,7 +269,7 @@ class Chain:
         self._told = self.committed
         for node in self.route.members[: self._last]:
             try:
-                peer = self._context.pool.connected(self._context.routes.address(node))
+                peer = self._context.pool.connected(self._context.routes.place(node))
             except Unavailable:
                 continue  # it will hear it with the next batch
             if peer is not None:

@@ -145,7 +145,7 @@ class ChainWriter:
             wait = self._not_before - self._world.clock.now()
             if wait > 0:
                 await self._world.clock.sleep(wait)
-            self._peer = await self._context.pool.get(self._routes.address(self._first.members[0]))
+            self._peer = await self._context.pool.get(self._routes.place(self._first.members[0]))
             self._failures = 0
         except VarlogError:
             self._routes.refresh_soon()  # it may have moved
@@ -273,8 +273,8 @@ class ChainWriter:
         """The first question of a batch leaves at once, so that batches get their positions in order."""
         peer = self._peer
         if peer is None or peer.closed_error is not None:
-            address = self._routes.address(self._first.members[0])
-            peer = self._peer = await self._context.pool.get(address)
+            place = self._routes.place(self._first.members[0])
+            peer = self._peer = await self._context.pool.get(place)
         return await peer.start_call(Method.GRANT, request, (), timeout=STORE_SECONDS)
 
     # ------------------------------------------------------------ outcomes

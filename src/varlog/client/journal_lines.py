@@ -160,9 +160,9 @@ class _Line:
 
     async def _connect(self) -> Peer:
         context = self._segment.context
-        address = context.routes.address(self.node)
+        place = context.routes.place(self.node)
         try:
-            return await context.pool.get(address)
+            return await context.pool.get(place)
         except VarlogError:
             context.routes.refresh_soon()  # it may have moved
             raise

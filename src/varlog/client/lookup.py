@@ -48,9 +48,9 @@ def time_us_of(time: datetime | float) -> int:
 async def _first_part(context: LogContext, node: NodeId, request: pb.ReadRequest, timeout: float) -> Reply:
     """One replica's answer to a question that one part answers."""
     clock = context.world.clock
-    address = context.routes.address(node)
+    place = context.routes.place(node)
     limit = min(timeout, ATTEMPT_SECONDS)
-    peer = await within(clock, limit, context.pool.get(address))
+    peer = await within(clock, limit, context.pool.get(place))
     async with peer.stream(Method.READ, request, timeout=limit) as parts:
         async for part in parts:
             return part

@@ -108,8 +108,8 @@ async def ask_producer(
 
 
 async def _ask(context: LogContext, node: NodeId, request: pb.ProducerRequest, left: float) -> pb.ProducerReply:
-    address = context.routes.address(node)
-    peer = await within(context.world.clock, left, context.pool.get(address))
+    place = context.routes.place(node)
+    peer = await within(context.world.clock, left, context.pool.get(place))
     reply = await peer.call(Method.PRODUCER, request, timeout=min(left, ATTEMPT_SECONDS))
     message: pb.ProducerReply = reply.message
     return message

@@ -146,8 +146,8 @@ class StreamReader:
 
     async def _follow(self, node: NodeId) -> None:
         """Take what a replica has, as long as it brings something."""
-        address = self._context.routes.address(node)
-        peer = await within(self._clock, ATTEMPT_SECONDS, self._context.pool.get(address))
+        place = self._context.routes.place(node)
+        peer = await within(self._clock, ATTEMPT_SECONDS, self._context.pool.get(place))
         self._asked_at = self._clock.now()
         async with peer.stream(
             Method.READ, self._request(), window_bytes=READ_WINDOW_BYTES, timeout=ATTEMPT_SECONDS

@@ -96,9 +96,9 @@ class Replica:
 async def _parts(
     context: LogContext, node: NodeId, request: pb.ReadRequest, timeout: float
 ) -> AsyncGenerator[Reply, None]:
-    address = context.routes.address(node)
+    place = context.routes.place(node)
     clock = context.world.clock
-    peer = await within(clock, min(timeout, ATTEMPT_SECONDS), context.pool.get(address))
+    peer = await within(clock, min(timeout, ATTEMPT_SECONDS), context.pool.get(place))
     async with peer.stream(Method.READ, request, window_bytes=READ_WINDOW_BYTES, timeout=timeout) as parts:
         async for part in parts:
             yield part

@@ -12,7 +12,7 @@ from varlog.client.limits import (
 from varlog.ports import World
 from varlog.runtime.timeout import within
 from varlog.transport.peer import Peer
-from varlog.transport.pool import PeerPool
+from varlog.transport.pool import PeerPool, Place
 from varlog.wire.methods import Method
 
 
@@ -55,7 +55,7 @@ class Repositories:
 
     async def peer(self, timeout: float) -> Peer:
         """A connection to the one in use."""
-        return await within(self._world.clock, timeout, self._pool.get(self._address))
+        return await within(self._world.clock, timeout, self._pool.get(Place(self._address)))
 
     async def call(
         self, method: Method, message: Message, *, timeout: float, changes: bool = False, doubt: Doubt | None = None

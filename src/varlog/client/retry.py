@@ -78,7 +78,7 @@ class Retry:
             # Of a stream that has ended every member knows what is in it.
             self._turn += 1
             node = route.members[self._turn % len(route.members)]
-        peer = await within(self._world.clock, left, self._pool.get(self._routes.address(node)))
+        peer = await within(self._world.clock, left, self._pool.get(self._routes.place(node)))
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)

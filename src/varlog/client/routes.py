@@ -13,6 +13,7 @@ from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import World
 from varlog.runtime.scope import Scope
 from varlog.runtime.timeout import within
+from varlog.transport.pool import Place
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -62,7 +63,7 @@ class Routes:
         self.streams: tuple[StreamRoute, ...] = ()
         self.listeners: list[Callable[[], None]] = []
         """Called after every change."""
-        self._addresses: dict[NodeId, str] = {}
+        self._places: dict[NodeId, Place] = {}
         self._zone = zone
         self._zones: dict[NodeId, str] = {}
         self._repositories = repositories
@@ -73,10 +74,10 @@ class Routes:
 
     # ------------------------------------------------------------ looking
 
-    def address(self, node: NodeId) -> str:
+    def place(self, node: NodeId) -> Place:
         """Where a node is, as last heard."""
         try:
-            return self._addresses[node]
+            return self._places[node]
         except KeyError:
             raise Unavailable(f"the address of node {node} is not known") from None
 
@@ -206,7 +207,7 @@ class Routes:
         if known is not None and (info.id, info.version) < (known.id, known.version):
             return
         self.info = info
-        self._addresses = {NodeId(node.node_id): node.address for node in info.nodes}
+        self._places = {NodeId(node.node_id): Place(node.address, node.node_id) for node in info.nodes}
         self._zones = {NodeId(node.node_id): node.zone for node in info.nodes}
         self.streams = tuple(
             _route(info, segment, index, stream)

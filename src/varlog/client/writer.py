@@ -247,8 +247,8 @@ class StreamWriter:
     async def _connect(self) -> None:
         try:
             node = self._routes.now(self.route).members[self._turn]
-            address = self._routes.address(node)
-            self._peer = await self._pool.get(address)
+            place = self._routes.place(node)
+            self._peer = await self._pool.get(place)
             self._failures = 0
         except VarlogError:
             self._routes.refresh_soon()  # it may have moved

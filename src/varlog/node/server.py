@@ -19,8 +19,9 @@ from varlog.ports import Disk, World
 from varlog.runtime.scope import Scope
 from varlog.storage.damage import describe
 from varlog.storage.volume import Volume
-from varlog.transport.peer import Peer, Server, serve
-from varlog.transport.pool import PeerPool
+from varlog.transport.peer import Peer, Request, Server, serve
+from varlog.transport.pool import PeerPool, Place
+from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 VOLUME_FULL = "its volume is full: appends are refused until there is room"
@@ -69,7 +70,8 @@ class StorageNode:
             await volume.begin_boot()
         await self._replicas.open_all()
         await self._ask_spaces()
-        handlers = Verbs(self._replicas, self._scrubber, self._report, self._learn_directory).handlers()
+        verbs = Verbs(self._replicas, self._scrubber, self._report, self._learn_directory)
+        handlers = {**verbs.handlers(), Method.HELLO: self._hello}
         self._server = await serve(self._world, self._config.listen, handlers)
         self._scope.spawn(self._keep_house(), name="housekeeping")
         self._scope.spawn(self._scrubber.run(), name="scrub")
@@ -155,9 +157,14 @@ class StorageNode:
             for volume, (free, total) in zip(self._volumes, self._spaces, strict=True)
         ]
 
+    def _hello(self, request: Request) -> None:
+        identity = self._volumes[0].identity
+        request.reply(pb.HelloReply(cluster_id=identity.cluster_id, node_id=identity.node_id))
+
     async def _registered(self, reply: pb.RegisterReply) -> None:
         for volume in self._volumes:
             await volume.join(reply.cluster_id, reply.node_id)
+        self._pool.cluster_id = reply.cluster_id
         self._learn_directory(reply.directory)
         self._replicas.take_roles()
 
@@ -202,7 +209,7 @@ class StorageNode:
     async def _connect(self, node: NodeId) -> Peer:
         for each in self._directory.nodes:
             if each.node_id == node:
-                return await self._pool.get(each.address)
+                return await self._pool.get(Place(each.address, node))
         raise Unavailable(f"nobody has said where node {node} is")
 
     # ------------------------------------------------------------ volumes

@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from varlog.base.errors import NotLeader, Unavailable, Unsupported, VarlogError
 from varlog.ports import ElectiveStore, World
 from varlog.ports.disk import DiskFailed
+from varlog.repository import keys
 from varlog.repository.catalog import Catalog
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.gathering import Gatherer
@@ -23,6 +24,7 @@ from varlog.repository.term import Term
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers, Request, Server, serve
 from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 ELECTION = "repository"
 FOLLOWS_S = 0.3
@@ -40,6 +42,8 @@ class Repository:
         self._config = config
         self._scope = Scope(self._defect)
         self._term: Term | None = None
+        self._cluster_id = ""
+        """Once it is known."""
         self._gatherer = Gatherer(world, store, ELECTION, lambda: self.address)
         self._server: Server | None = None
         self._settled = asyncio.Event()
@@ -148,7 +152,18 @@ class Repository:
     def _handlers(self) -> Handlers:
         return dict.fromkeys(Method, self._dispatch)
 
+    async def _hello(self, request: Request) -> None:
+        """Also in terms of others."""
+        if not self._cluster_id:
+            found = await self._store.get(keys.CLUSTER)
+            if found is None:
+                raise NotLeader("this cluster has not begun yet: no repository has led it")
+            self._cluster_id = found.value.decode()
+        request.reply(pb.HelloReply(cluster_id=self._cluster_id))
+
     def _dispatch(self, request: Request) -> Awaitable[None] | None:
+        if request.method == Method.HELLO:
+            return self._hello(request)
         term = self._term
         if term is None:
             if request.pushed:

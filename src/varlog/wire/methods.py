@@ -43,6 +43,9 @@ class Method(IntEnum):
     # the `sequencer` ordering, served by nodes
     GRANT = 20
 
+    # who is there, served by all
+    HELLO = 21
+
     # served by the repository
     REGISTER = 32
     CREATE_LOG = 33
@@ -88,6 +91,7 @@ MESSAGES: dict[Method, tuple[type[Message], type[Message]]] = {
     Method.DIRECTORY: (pb.NodeDirectory, pb.Empty),
     Method.LEAD: (pb.LeadRequest, pb.ReplicaStatus),
     Method.GRANT: (pb.GrantRequest, pb.GrantReply),
+    Method.HELLO: (pb.HelloRequest, pb.HelloReply),
     Method.REGISTER: (pb.RegisterRequest, pb.RegisterReply),
     Method.CREATE_LOG: (pb.CreateLogRequest, pb.LogInfo),
     Method.GET_LOG: (pb.GetLogRequest, pb.LogInfo),

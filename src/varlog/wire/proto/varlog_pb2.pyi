@@ -285,6 +285,18 @@ class GrantReply(_message.Message):
     skipped: int
     def __init__(self, first: _Optional[int] = ..., skipped: _Optional[int] = ...) -> None: ...
 
+class HelloRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HelloReply(_message.Message):
+    __slots__ = ("cluster_id", "node_id")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node_id: int
+    def __init__(self, cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ...) -> None: ...
+
 class ReadRequest(_message.Message):
     __slots__ = ("log", "segment", "stream", "slot", "glsn", "time_us", "stop_glsn", "max_batches", "part_bytes", "wait", "stored", "whole")
     LOG_FIELD_NUMBER: _ClassVar[int]
