@@ -56,8 +56,7 @@ def test_what_is_on_its_way_is_not_overtaken_on_another_stream() -> None:
                 await (await producer.send(b"zero"))
                 current = producer._outlet._current
                 assert current is not None
-                address = log._context.routes.address(current.route.members[0])
-                assert address is not None
+                address = log._context.routes.place(current.route.members[0]).address
                 cluster.fabric.block([("client", address.partition(":")[0])])
                 first = await producer.send(b"one")
                 await process.clock.sleep(0.1)

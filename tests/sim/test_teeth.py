@@ -130,7 +130,10 @@ def test_the_lists_are_complete() -> None:
     assert set(CAUGHT_WITHIN) == set(EVIDENCE) == set(BUGS)
 
 
-@pytest.mark.parametrize("name", sorted(CAUGHT_WITHIN, key=lambda name: -CAUGHT_WITHIN[name]))
+LONGEST_FIRST: list[str] = sorted(CAUGHT_WITHIN, key=CAUGHT_WITHIN.__getitem__, reverse=True)
+
+
+@pytest.mark.parametrize("name", LONGEST_FIRST)
 def test_a_planted_bug_is_caught(name: str) -> None:
     result = _hunt(name, CAUGHT_WITHIN[name])
     assert result is not None, f"{name} was not caught by {CAUGHT_WITHIN[name]} seeds"
