@@ -54,6 +54,9 @@ class Stream:
         return self.batches[-1].slot + self.batches[-1].count if self.batches else 0
 
 
+CLUSTER = "c0ffee"
+
+
 class Node:
     """One node; `visible` limits what it shows to readers, as one that is behind does."""
 
@@ -70,7 +73,12 @@ class Node:
         self.visible: int | None = None
 
     def handlers(self) -> Handlers:
-        return {Method.APPEND: self.append, Method.PRODUCER: self.producer, Method.READ: self.read}
+        return {
+            Method.HELLO: lambda request: request.reply(pb.HelloReply(cluster_id=CLUSTER, node_id=self.number)),
+            Method.APPEND: self.append,
+            Method.PRODUCER: self.producer,
+            Method.READ: self.read,
+        }
 
     async def start(self, address: str = "127.0.0.1:0") -> None:
         self.server = await serve(self.cluster.world, address, self.handlers())
@@ -223,6 +231,7 @@ class ScriptedCluster:
                 Method.REMOVE_LOG: lambda request: request.reply(pb.Empty()),
             }.items()
         }
+        handlers[Method.HELLO] = lambda request: request.reply(pb.HelloReply(cluster_id=CLUSTER))
         self.repository = await serve(self.world, address, handlers)
         self.address = self.repository.address
 
