@@ -20,7 +20,7 @@ STORE_BYTES = 1 << 20
 """Wanted size of one STORE; a larger batch goes alone."""
 STORE_TIMEOUT_S = 5.0
 PAUSE_S = 0.002
-"""After a failure, before the next try; doubles up to `LONGEST_PAUSE_S`. Short at first: all members of a new stream are
+"""After a failure, before the next try; doubles up to `LONGEST_PAUSE_S`. Short at first: all members of a stream are
 opened at the same time, and its primary may ask a backup that is not ready yet."""
 LONGEST_PAUSE_S = 1.0
 

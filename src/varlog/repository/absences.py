@@ -7,12 +7,14 @@ from varlog.repository.links import NodeLinks
 
 LACKING_S = 5.0
 """How long a node may list all it has without a replica before that counts as lost."""
+SHORTEST_S = 0.001
+"""Between two looks."""
 LATE_LOOKS = 5
 """So many looks late, this process itself was away."""
 
 
 class Absences:
-    """Kept by one loop, which looks every `look_s` seconds."""
+    """Kept by one loop, which looks every `look_s` seconds, or more often."""
 
     def __init__(self, clock: Clock, catalog: Catalog, links: NodeLinks, look_s: float) -> None:
         self._clock = clock
@@ -26,9 +28,10 @@ class Absences:
 
     def look(self) -> bool:
         """To be called on every turn of the loop. Whether somebody who was missed is back."""
-        now = self._clock.now()
-        if now - self._looked_at > LATE_LOOKS * self._look_s:
+        now, before = self._clock.now(), self._looked_at
+        if now - before > LATE_LOOKS * self._look_s:
             self._missing.clear()
+            before = now
         self._looked_at = now
         self._lacking = {key: since for key, since in self._lacking.items() if self._links.lacks(*key)}
         connected = dict.fromkeys(self._links.connected())
@@ -37,8 +40,15 @@ class Absences:
             if node in connected:
                 back |= self._missing.pop(node, None) is not None
             else:
-                self._missing.setdefault(node, now)
+                left = self._links.left_at.get(node, now)
+                self._missing.setdefault(node, left if left >= before else now)
         return back
+
+    def next_look(self, after_s: float) -> float:
+        """Seconds until the next one: sooner than usual if somebody will have been away for so long before."""
+        now = self._clock.now()
+        left = (since + after_s - now for since in self._missing.values())
+        return max(SHORTEST_S, min((self._look_s, *(each for each in left if each > 0))))
 
     def is_lost(self, node: NodeId, after_s: float) -> bool:
         """Whether it has been away for so long."""

@@ -27,7 +27,7 @@ from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
-"""How often it is looked whether something is missing."""
+"""How often it is looked whether something is missing, besides when a node is lost."""
 PAUSE_S = 1.0
 """After a log could not be healed, before it is tried again."""
 
@@ -67,7 +67,7 @@ class Healer:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(self._absences.next_look(self._lost_s))
             if self._absences.look():
                 self._not_before.clear()  # what could not be healed without those who are back may be now
             await self._look_at_all()

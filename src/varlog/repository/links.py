@@ -76,6 +76,8 @@ class NodeLinks:
         self._boots: dict[NodeId, int] = {}
         """Of those that have registered in this term."""
         self.last_seen_us: dict[NodeId, int] = {}
+        self.left_at: dict[NodeId, float] = {}
+        """When the last connection of a node ended."""
         self.creating: dict[LogId, None] = {}
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
         self.opening: dict[tuple[LogId, StreamId], None] = {}
@@ -105,6 +107,7 @@ class NodeLinks:
         self._gates.pop(node, None)
         self._boots.pop(node, None)
         self.last_seen_us.pop(node, None)
+        self.left_at.pop(node, None)
         if link is not None:
             link.peer.close()
 
@@ -116,6 +119,7 @@ class NodeLinks:
     def _lost(self, link: NodeLink) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]
+            self.left_at[link.node] = self._clock.now()
 
     def connected(self) -> list[NodeId]:
         """Nodes that can be relied on for new work."""
