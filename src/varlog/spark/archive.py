@@ -34,11 +34,21 @@ from varlog.spark.order import Range, out_of_order
 from varlog.spark.reading import Part, read_part, size_of_entries, split_parts
 from varlog.spark.span import extent
 
-PLANNED = "start bigint, stop bigint"
 WRITTEN = "start bigint, stop bigint, path string, bytes bigint"
 CHECKSUM = "varlog.checksum"
 """In the footer of each file: what its columns summed up to when they came from the log."""
-FILE = {"compression": "zstd", "write_statistics": ["glsn", "time"], "write_page_checksum": True}
+FILE = {
+    "compression": "zstd",
+    "write_statistics": ["glsn", "time"],
+    "write_page_checksum": True,
+    "use_dictionary": ["stream", "time", "key", "headers.key_value.key"],
+    "column_encoding": {
+        "glsn": "DELTA_BINARY_PACKED",
+        "slot": "DELTA_BINARY_PACKED",
+        "payload": "DELTA_LENGTH_BYTE_ARRAY",
+    },
+}
+"""Values that repeat are written once; positions as what they grow by; payloads end to end, behind their lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,22 +179,24 @@ def _compare_and_swap(log: sync.Log, archive: ArchiveDescription, expected: int)
 def _write(
     spark: SparkSession, options: Options, table: ArchiveTable, parts: list[Part]
 ) -> list[tuple[int, int, str, int]]:
-    rows = [(part.start, part.stop) for part in parts]
-    planned = spark.sparkContext.parallelize(rows, len(rows)).toDF(PLANNED)
     place, data = table.place, table.data
-    written = planned.mapInArrow(lambda batches: _write_parts(options, place, data, batches), WRITTEN)
+    # Only numbers go through Spark: rows of our own would come from Python, by a worker more for each task.
+    numbers = spark.range(0, len(parts), 1, len(parts))
+    written = numbers.mapInArrow(lambda batches: _write_parts(options, place, data, parts, batches), WRITTEN)
     # Not sorted by Spark: to find the borders of a sort it would run the tasks once more.
     return sorted((row.start, row.stop, row.path, row.bytes) for row in written.collect())
 
 
 def _write_parts(
-    options: Options, place: Place, data: str, batches: Iterator[pyarrow.RecordBatch]
+    options: Options, place: Place, data: str, parts: list[Part], batches: Iterator[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """In a task."""
+    """In a task, which is given the numbers of its parts."""
     for batch in batches:
-        for row in batch.to_pylist():
-            path = write_part(options, place, data, Part(**row))
-            yield pyarrow.RecordBatch.from_pylist([{**row, "path": path, "bytes": place.size(path)}])
+        for number in batch.column(0).to_pylist():
+            part = parts[number]
+            path = write_part(options, place, data, part)
+            row = {"start": part.start, "stop": part.stop, "path": path, "bytes": place.size(path)}
+            yield pyarrow.RecordBatch.from_pylist([row])
 
 
 def write_part(options: Options, place: Place, data: str, part: Part) -> str:
@@ -200,6 +212,7 @@ def write_part(options: Options, place: Place, data: str, part: Part) -> str:
     found = read_back(place, path)
     if (found.rows, found.sums) != (expected.rows, expected.sums) or found.rows != part.stop - part.start:
         raise Corrupt(f"{path} does not hold what was written to it")
+    place.leave(path)
     return path
 
 
@@ -207,6 +220,6 @@ def read_back(place: Place, path: str) -> Checksum:
     """What a file holds, summed up."""
     found = Checksum()
     with place.reading(path) as file, pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as stored:
-        for batch in stored.iter_batches():
+        for batch in stored.iter_batches(use_threads=False):
             found.add(batch)
     return found

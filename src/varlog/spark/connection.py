@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from varlog import sync
+from varlog.runtime.memory import keep_memory
 from varlog.spark.options import Options
 
 ZONE = "VARLOG_ZONE"
@@ -17,6 +18,7 @@ def connected(options: Options) -> Iterator[tuple[sync.Cluster, sync.Log]]:
 
     Who reads is where the options say, or else where the machine's own environment says: executors differ.
     """
+    keep_memory()
     zone = options.zone or os.environ.get(ZONE, "")
     with sync.connect(options.cluster, timeout=options.timeout, zone=zone) as cluster:
         yield cluster, cluster.log(options.log)

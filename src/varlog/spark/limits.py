@@ -6,7 +6,7 @@ TIMEOUT_SECONDS = 30.0
 BATCH_ROWS = 32_768
 """Rows of a record batch that is handed to Spark. Larger ones cost memory and gain nothing."""
 
-BATCH_BYTES = 8 << 20
+BATCH_BYTES = 4 << 20
 """Bytes at which a record batch is handed on, however few rows it has."""
 
 PARTITION_BYTES = 64 << 20
