@@ -263,14 +263,23 @@ class Chain:
     # ------------------------------------------------------------ what is committed
 
     def tell(self) -> None:
-        """Let the other members know what the last one has, where they are connected; nobody waits for it."""
+        """Let the other members know what the last one has; nobody waits for it."""
         if self._told >= self.committed:
             return
         self._told = self.committed
-        for node in self.route.members[: self._last]:
+        for member, node in enumerate(self.route.members[: self._last]):
             try:
                 peer = self._context.pool.connected(self._context.routes.place(node))
             except Unavailable:
                 continue  # it will hear it with the next batch
             if peer is not None:
                 peer.notify(Method.STORE, self._request(Slot(0), self._told))
+            else:
+                self._context.scope.spawn(self._tell_later(member, self._told), name=f"tell {node}")
+
+    async def _tell_later(self, member: int, committed: Slot) -> None:
+        """Once it is connected: whoever wrote last may be gone, and has told nobody."""
+        try:
+            (await self._peer(member)).notify(Method.STORE, self._request(Slot(0), committed))
+        except VarlogError:
+            pass  # the next who writes, or asks how far the log is, does it

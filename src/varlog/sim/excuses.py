@@ -53,6 +53,8 @@ class Excuses:
             Violation("I14", name, f"stream {stream.id} has not left the node that drains")
             for name, info in infos.items()
             if not info.sealed and self.healable(info) and self._has_room_elsewhere(info)
+            # Not under `cut` all streams of a segment end together: if one cannot be sealed, none goes.
+            if all(self._sealable(info, stream) for stream in info.chain[-1].streams)
             for stream in self.on_drained(info)
         ]
 
@@ -67,8 +69,11 @@ class Excuses:
             Violation("I14", name, f"the copy of stream {stream.id} has not left the node that drains")
             for name, info in infos.items()
             for stream in streams_of(info)
-            if stream.state == pb.STREAM_FINALIZED and self.has_source(info, stream) and self._can_move(info, stream)
+            if stream.state == pb.STREAM_FINALIZED and self._is_whole(info, stream) and self._can_move(info, stream)
         ]
+
+    def _is_whole(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        return self.has_source(info, stream) and not self.end_is_gone(info, stream)
 
     def _can_move(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         hosts = [self.host_of(info, node) for node in stream.members]
