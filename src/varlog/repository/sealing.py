@@ -95,6 +95,10 @@ class Sealing:
         self._refusals: dict[NodeId, str] = {}
         self._acknowledged: Slot | None = None
         """By the leader, if that has answered."""
+        self._committed = Slot(0)
+        """As far as any member knows. Others may have lost the end of what they had: what was not synced behind can
+        rot, and is then taken for a write that was torn."""
+        self._chained = segment.ordering == "sequencer"
         self._enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -109,7 +113,8 @@ class Sealing:
             raise Unavailable(self._too_few()) from error
         finally:
             await scope.close()
-        return leader.end_of(list(self.tails.values()), len(self._members), self._ack, self._acknowledged)
+        end = leader.end_of(list(self.tails.values()), len(self._members), self._ack, self._acknowledged)
+        return max(end, self._committed)
 
     async def _wait_for_the_rest(self, clock: Clock) -> None:
         try:
@@ -125,15 +130,19 @@ class Sealing:
             self._refused(node, error.message)
         else:
             assert isinstance(status, pb.ReplicaStatus)
-            self._sealed(node, Slot(status.contiguous), Slot(status.committed) if status.leads else None)
+            self._sealed(node, status)
 
     def _refused(self, node: NodeId, why: str) -> None:
         self._refusals[node] = why
         self._look()
 
-    def _sealed(self, node: NodeId, tail: Slot, acknowledged: Slot | None) -> None:
-        self.tails[node] = tail
-        self._acknowledged = acknowledged if acknowledged is not None else self._acknowledged
+    def _sealed(self, node: NodeId, status: pb.ReplicaStatus) -> None:
+        self.tails[node] = Slot(status.contiguous)
+        if status.leads:
+            self._acknowledged = Slot(status.committed)
+        # What the last one of a chain has, all have had.
+        last = self._chained and node == self._members[-1]
+        self._committed = max(self._committed, Slot(status.contiguous if last else status.committed))
         self._look()
 
     def _look(self) -> None:
