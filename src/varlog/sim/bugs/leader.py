@@ -14,6 +14,7 @@ from varlog.repository.sealing import Sealing
 from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
+from varlog.wire.proto import varlog_pb2 as pb
 
 SEALED_LATE_S = 0.02
 
@@ -105,7 +106,13 @@ def _has_a_middle(weather: Weather) -> bool:
     return bool(weather.shape.replication) and weather.shape.replicas > 2 and faults.node_crashes + faults.snipes > 0
 
 
-@bug("a member of a chain answers when it has an entry itself", _has_a_middle)
+def _loses_its_head_soon(weather: Weather) -> bool:
+    """Several are out at once, and are replaced before they could hand on what they answered for."""
+    often = weather.faults.snipes > 0 or weather.faults.absences > 0
+    return _has_a_middle(weather) and weather.shape.lost_ms <= 100 and often
+
+
+@bug("a member of a chain answers when it has an entry itself", _loses_its_head_soon)
 def chain_answers_early() -> Iterator[None]:
     with swap(Relay, _stored=property(lambda self: self._replica.log.durable)):
         yield
@@ -118,7 +125,7 @@ def end_without_a_fence() -> Iterator[None]:
         if row is None:
             self._refused(node, "it has not reported")
         else:
-            self._sealed(node, slots_of(row), None)
+            self._sealed(node, pb.ReplicaStatus(contiguous=slots_of(row)))
 
     with swap(Sealing, _seal=seal):
         yield
