@@ -96,7 +96,7 @@ def test_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "POSITIONS  WHAT",
         "7..8       its copies differ",
-        "positions 1 to 100 of orders: 1 faults",
+        "positions 1 to 100 of orders: 1 fault",
     ]
     show(report, Printer("json"))
     assert json.loads(capsys.readouterr().out)["faults"] == [{"positions": "7..8", "what": "its copies differ"}]

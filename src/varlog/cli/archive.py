@@ -1,7 +1,7 @@
 """`varlog archive`: what is new in a log into an Iceberg table, on Spark."""
 
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, positive
-from varlog.cli.output import Printer, size
+from varlog.cli.output import Printer, several, size
 from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
 
@@ -41,6 +41,6 @@ def run_archive(arguments: Arguments) -> None:
     if done.start == done.stop:
         text = f"everything of {done.log} up to {done.stop - 1:,} is in {arguments.location} already"
     else:
-        where = f"{done.files:,} files of {size(done.bytes)} in {arguments.location}"
+        where = f"{several(done.files, 'file')} of {size(done.bytes)} in {arguments.location}"
         text = f"positions {done.start:,} to {done.stop - 1:,} of {done.log} are archived: {where}"
     Printer(arguments.output).done(facts, text)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, parse_range
-from varlog.cli.output import Column, Printer
+from varlog.cli.output import Column, Printer, several
 from varlog.cli.small_spark import add_spark_flags, small_spark
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def verdict(report: "Report") -> str:
         return f"there is nothing in {report.log} to audit"
     what = f"positions {report.start:,} to {report.stop - 1:,} of {report.log}"
     if report.faults:
-        return f"{what}: {len(report.faults):,} faults"
-    archive = f"; {report.files:,} files of the archive agree with the log" if report.files else ""
+        return f"{what}: {several(len(report.faults), 'fault')}"
+    archive = f"; {several(report.files, 'file')} of the archive agree with the log" if report.files else ""
     return (
         f"{what}: each there once, without a gap; {report.batches:,} batches in {report.copies:,} copies of streams "
         f"match their checksums and each other{archive}"

@@ -79,6 +79,11 @@ def moment(time: datetime | None) -> str:
     return "-" if time is None else time.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
+def several(count: int, what: str) -> str:
+    """So many of something: 1 file, 2,000 files."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
