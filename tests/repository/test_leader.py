@@ -10,6 +10,7 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, se
 import varlog
 from varlog.base.errors import InvalidArgument, Sealed, Unavailable, WrongWriter
 from varlog.client.outlet import producer_id
+from varlog.ports.disk import DiskFailed
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -298,5 +299,23 @@ def test_appends_to_a_leader_that_was_started_again_wait_for_the_next(tmp_path: 
             await starting
             ack = await later
             assert (await log.read(ack.glsn)).payload == b"later"
+
+    run(story())
+
+
+def test_nothing_is_opened_to_follow_what_nobody_can_seal(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await create(cluster, replicas=1)
+            [member] = log.chain[0].streams[0].members
+            next(iter(cluster.nodes[member].replicas.all())).fail(DiskFailed("an input or output error"))
+            while f"node {member} has a replica that failed" not in (await client.status()).logs[0].trouble:
+                await asyncio.sleep(0.02)
+            peer = await cluster.to_repository()
+            known = (await peer.call(Method.GET_LOG, pb.GetLogRequest(name="orders"), timeout=TIMEOUT_S)).message
+            assert known.next_stream == log.next_stream, "no attempt has cost a stream"
 
     run(story())

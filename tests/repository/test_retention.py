@@ -11,7 +11,7 @@ import pytest
 from tests.servers import Servers, run, servers
 
 import varlog
-from varlog.base.errors import InvalidArgument, Sealed
+from varlog.base.errors import InvalidArgument, Sealed, VarlogError
 from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -96,6 +96,25 @@ def test_what_is_too_much_goes_and_at_least_so_much_stays(tmp_path: Path) -> Non
             await log.append_batch([bytes(10_000)] * 100)
             await looks()
             assert await trimmed(log) == point
+
+    run(story())
+
+
+def test_what_is_not_committed_is_not_among_what_is_kept(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with cluster_of(tmp_path, 2) as (made, cluster):
+            log = await cluster.create_log("orders", ordering="leader", replicas=2)
+            for _ in range(20):
+                await log.append_batch([bytes(10_000)] * 10)
+            described = await log.reconfigure(roll=True)
+            await made.stop_node(described.chain[-1].streams[0].members[1])
+            # These are on their leader's disk alone.
+            lone = [log.append_batch([bytes(10_000)] * 10, timeout=0.5) for _ in range(20)]
+            assert all(isinstance(each, VarlogError) for each in await asyncio.gather(*lone, return_exceptions=True))
+            await log.reconfigure(retain_bytes=1 << 20)
+            await until(lambda: _is(log, 1))
+            await looks()
+            assert (200 - await trimmed(log)) * 10_000 >= 1 << 20
 
     run(story())
 

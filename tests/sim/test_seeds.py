@@ -44,6 +44,15 @@ ONCE_FAILED: dict[int, str] = {
     13018: "a stream was to leave a node that drains for one that a flipped bit kept from starting (I14)",
     13097: "what could not be put right was tried again as fast as messages travel (steps)",
     2474: "a scrub looked at the index of a file that had been trimmed away (defect)",
+    63: "the description of a copy lacked how positions lie in its segment (defect)",
+    536: "the head of a chain was taken for a leader when it was sealed: the end was too low (I1, I2)",
+    556: "the head of a chain was taken for a leader when it was sealed: the end was too low (I1, I2)",
+    570: "an append at a position that had been trimmed meanwhile was acknowledged (I13)",
+    771: "the last member of a chain bound slots inside a batch (defect)",
+    174: "a member that had lost the end of its replica to rot decided where the segment ends (I2, I4)",
+    35: "members of a chain were never told what was committed when the last writer had died (I14)",
+    690: "what was not committed, and then cut off, was counted among the bytes that a log keeps (I13)",
+    745: "a segment was opened again and again to follow one whose only replica had failed (streams)",
 }
 
 

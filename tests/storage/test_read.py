@@ -328,3 +328,20 @@ def test_marks_tell_what_is_stored_from_a_position_on() -> None:
         assert max(size for _, size in log.marks()) <= log.stored_bytes
 
     run(scenario())
+
+
+def test_marks_count_nothing_that_may_be_cut_off_yet() -> None:
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        committed = await fill(log, 3)
+        whole = log.marks()
+        assert whole[0] == (1, log.stored_bytes)
+        for number in range(200):
+            await append(log, batch(number, size=500))
+        assert log.committed == committed < log.durable
+        assert log.stored_bytes > whole[0][1] + 100_000
+        assert [glsn for glsn, _ in log.marks()] == [glsn for glsn, _ in whole]
+        for (_, size), (_, before) in zip(log.marks(), whole, strict=True):
+            assert size <= before
+
+    run(scenario())

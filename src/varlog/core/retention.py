@@ -5,8 +5,8 @@
     stream 2         |----------|-----------|                 (10, 50) (55, 25)
                            `-- from 40 on: at least 60 of stream 1 and 25 of stream 2
 
-A mark is the beginning of a batch. What a stream holds from a position on is only known at its marks, so it is counted
-from the next mark: what is kept is at least what is wanted.
+A mark is the beginning of a batch, or of the log. What a stream holds from a position on is only known at its marks, so
+it is counted from the next mark: what is kept is at least what is wanted.
 """
 
 from bisect import bisect_left

@@ -4,11 +4,12 @@ archived.
     segment   1         2          3 (open)        by time: segment 2 began before the oldest time that is kept,
     |---------|---------|---------------▶          segment 3 after it. So all of 1 is too old, nothing of 3, and 2 is
       gone    |· asked ·|                          asked. By size: from the last segment back until there is enough;
-                                                   the one in which that is, is asked
+                                                   the one in which that is, is asked, and those in which something
+                                                   is not committed: it does not count, for it may be cut off yet
 
-So one segment is asked at a look, each of its streams once, whatever the log's length. Nodes answer by batches: what is
-trimmed ends where a batch does. Times are those that senders gave their batches; by what time a segment began, the
-repository's own clock counts.
+So one or two segments are asked at a look, each of their streams once, whatever the log's length. Nodes answer
+by batches: what is trimmed ends where a batch does. Times are those that senders gave their batches; by what time a
+segment began, the repository's own clock counts.
 
 The point is recorded in the log's record, and nodes are brought there as by any other trim. A stream that nobody
 answers for is kept: what is not known is not gone.
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 
 from varlog.base.errors import Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
-from varlog.core.retention import kept_from
+from varlog.core.retention import Marks, kept_from
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
@@ -116,23 +117,28 @@ class Retention:
         """The last position that is not among the newest bytes that the log keeps."""
         left = log.retain_bytes
         for segment in reversed(log.chain) if left else ():
-            stored = sum(self._stored(name, stream) for name, stream in _left(log, segment))
-            if stored >= left:
-                return max(segment.base, await self._newest_in(log, segment, left)) - 1
+            rows = [self._rows(name, stream) for name, stream in _left(log, segment)]
+            stored = sum(max((row.stored_bytes for row in each), default=0) for each in rows)
+            if stored >= left or any(row.uncommitted_llsn_length for each in rows for row in each):
+                marks = await self._marks(log, segment)
+                if point := kept_from(marks, left):
+                    return max(segment.base, point) - 1
+                stored = sum(each[0][1] for each in marks if each)
             left -= stored
         return 0
 
-    def _stored(self, name: ReplicaId, stream: pb.StreamInfo) -> int:
-        """Bytes of one copy, as last reported."""
+    def _rows(self, name: ReplicaId, stream: pb.StreamInfo) -> list[pb.LogStreamUncommitReport]:
+        """What the members of a stream reported last."""
         rows = (self._links.row(NodeId(node), name) for node in stream.members)
-        return max((row.stored_bytes for row in rows if row is not None), default=0)
+        return [row for row in rows if row is not None]
 
-    async def _newest_in(self, log: pb.LogInfo, segment: pb.SegmentInfo, wanted: int) -> int:
-        marks = []
+    async def _marks(self, log: pb.LogInfo, segment: pb.SegmentInfo) -> list[Marks]:
+        """Of each stream: what is not committed is stored, too, and does not count."""
+        found: list[Marks] = []
         for name, stream in _left(log, segment):
             reply = await self._ask(name, stream, pb.MarksRequest(sizes=True), 0)
-            marks.append([(mark.glsn, mark.bytes) for mark in reply.marks])
-        return kept_from(marks, wanted)
+            found.append([(mark.glsn, mark.bytes) for mark in reply.marks])
+        return found
 
     # ------------------------------------------------------------ asking
 

@@ -70,15 +70,23 @@ async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple
 def refuse_unsealable(links: NodeLinks, log: pb.LogInfo) -> None:
     """Raises `Unavailable` if it is clear beforehand that too few members would answer."""
     segment = log.chain[-1]
-    connected = links.connected()
     for stream in segment.streams if segment.ordering != "cut" else ():
         quorum = leader.seal_quorum(len(stream.members), segment.ack)
-        away = [str(node) for node in stream.members if NodeId(node) not in connected]
-        if len(stream.members) - len(away) < quorum and stream.state != pb.STREAM_FINALIZED:
+        name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
+        silent = {node: why for node in map(NodeId, stream.members) if (why := _why_silent(links, node, name))}
+        if len(stream.members) - len(silent) < quorum and stream.state != pb.STREAM_FINALIZED:
             raise Unavailable(
-                f"what was acknowledged can be told only by {quorum} of its {len(stream.members)} members, "
-                f"and node {', '.join(away)} is not connected"
+                f"what was acknowledged can be told only by {quorum} of its {len(stream.members)} members, and "
+                + "; ".join(f"node {node} {why}" for node, why in silent.items())
             )
+
+
+def _why_silent(links: NodeLinks, node: NodeId, replica: ReplicaId) -> str:
+    """Why a member would not answer; empty if it may."""
+    if node not in links.connected():
+        return "is not connected"
+    row = links.row(node, replica)
+    return "has a replica that failed" if row is not None and row.state == pb.REPLICA_FAILED else ""
 
 
 class Sealing:

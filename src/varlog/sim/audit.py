@@ -5,9 +5,12 @@ from random import Random
 
 from varlog.base.errors import Corrupt, Junk, ReplicaFailed
 from varlog.base.ids import ReplicaId, Slot
+from varlog.base.invariant import invariant
 from varlog.client import Log
+from varlog.repository import keys
 from varlog.sim.history import JUNK, FinalLog, Replica, fingerprint
 from varlog.sim.host import Host, Process
+from varlog.sim.metadata import MetadataState
 from varlog.sim.workload import microseconds
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Found, Volume, newest
@@ -41,7 +44,10 @@ async def read_whole_log(log: Log, name: str) -> FinalLog:
 
 
 async def audit_node(
-    process: Process, infos: dict[str, pb.LogInfo], host_of: Callable[[pb.LogInfo, int], Host]
+    process: Process,
+    infos: dict[str, pb.LogInfo],
+    host_of: Callable[[pb.LogInfo, int], Host],
+    metadata: MetadataState,
 ) -> list[Replica]:
     """All replicas of a node that belong to the logs."""
     names = {info.id: name for name, info in infos.items()}
@@ -49,6 +55,8 @@ async def audit_node(
     volumes = [await Volume.open(disk, process.world.random) for disk in process.disks]
     for each in (await newest(volumes))[0]:
         info = infos.get(names.get(each.replica.log, ""))
+        if info is not None:
+            _check_given_out(metadata, each.replica)
         if info is not None and _is_part(info, each.replica, process.host, host_of):
             record = _expected(info.name, info, each.replica, process.host, host_of)
             await _read_files(process, each, record)
@@ -56,12 +64,16 @@ async def audit_node(
     return found
 
 
+def _check_given_out(metadata: MetadataState, replica: ReplicaId) -> None:
+    """By the record as it is now: a stream may have been opened since anybody asked for the log."""
+    record = pb.LogInfo.FromString(metadata.data[keys.log(replica.log)].value)
+    invariant(replica.stream < record.next_stream, "the log's record gave out every stream there is", replica=replica)
+
+
 def _is_part(info: pb.LogInfo, replica: ReplicaId, host: Host, host_of: Callable[[pb.LogInfo, int], Host]) -> bool:
     """One that was opened for a stream which never became part of the log does not count, nor one that was replaced."""
     streams = [stream for segment in info.chain for stream in segment.streams if stream.id == replica.stream]
-    if not streams:
-        return replica.stream >= info.next_stream
-    return any(host_of(info, node) is host for node in streams[0].members)
+    return bool(streams) and any(host_of(info, node) is host for node in streams[0].members)
 
 
 def _expected(

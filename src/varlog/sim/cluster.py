@@ -50,7 +50,7 @@ class SimulatedCluster:
         self.fabric = Fabric(loop, weather.network, Random(f"{seed}/network"), trace)
         count = weather.shape.repositories
         self.repositories = [self.make_host(f"repository{number}") for number in range(1, count + 1)]
-        metadata = MetadataState(
+        self.metadata = MetadataState(
             Random(f"{seed}/metadata"),
             weather.commit,
             weather.commits_in_order,
@@ -58,7 +58,7 @@ class SimulatedCluster:
             outage=Outage(Random(f"{seed}/outages")),
         )
         for host in self.repositories:
-            host.metadata = metadata
+            host.metadata = self.metadata
         self.nodes = [self.make_host(f"node{number}") for number in range(1, weather.shape.nodes + 1)]
         for host in self.nodes:
             for number in range(weather.shape.volumes):

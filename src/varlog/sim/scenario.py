@@ -522,7 +522,8 @@ class Scenario:
         for host in self.cluster.nodes:
             if host is not self._nemesis.rotten:
                 process = host.start(_stay)
-                for replica in await process.spawn(audit_node(process, self.infos, self.excuses.host_of), "audit"):
+                audit = audit_node(process, self.infos, self.excuses.host_of, self.cluster.metadata)
+                for replica in await process.spawn(audit, "audit"):
                     streams = {stream.id: stream for stream in streams_of(self.infos[replica.log])}
                     if host is self._nemesis.rotting and replica.stream in streams:
                         thin = self.excuses.thin(self.infos[replica.log], streams[replica.stream])

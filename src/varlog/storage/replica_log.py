@@ -364,7 +364,7 @@ class ReplicaLog:
             return await search.slot_of_time(self._files, self._reader, time_us, trimmed, committed)
 
     def marks(self) -> list[tuple[int, int]]:
-        """Some positions at which batches begin, rising, and the bytes that are stored from there on."""
+        """Some positions, rising, and the bytes of what is committed that are stored from there on at least."""
         self._check()
         return search.marks_of(self._files, self.facts.trimmed, self.facts.committed)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from varlog.base.ids import Slot
+from varlog.base.ids import FIRST_GLSN, Slot
 from varlog.base.ranges import Binding
 from varlog.storage.files import DataFile, Files
 from varlog.storage.reader import Reader
@@ -105,28 +105,43 @@ async def _time_in_file(
 
 
 def marks_of(files: Files, trimmed: int, committed: int) -> list[tuple[int, int]]:
-    """Some positions at which batches begin, rising, and the bytes that are stored from there on.
+    """Some positions from which on so many bytes of what is committed are stored at least, rising.
 
-    Without a look at the disk: stretches of the files whose columns are in memory, and the ends of all others.
+    Without a look at the disk: stretches of the files whose columns are in memory, and the ends of all others; in
+    front of them, if nothing is trimmed, the first position of all. What is not committed does not count: it may be
+    cut off yet.
     """
     found: list[tuple[int, int]] = []
     behind = 0
     for file in reversed(files.from_slot(trimmed)):
+        end = _committed_end(file, committed)
         if file is not files.last and file.end_slot <= min(file.bound_end, committed):
             found.append((file.glsn_end, behind))
-        found += reversed([(glsn, behind + size) for glsn, size in _stretches(file, trimmed, committed)])
-        behind += file.end
+        found += reversed([(glsn, behind + end - at) for glsn, at in _stretches(file, trimmed, committed)])
+        behind += end
+    if committed and not trimmed:
+        found.append((FIRST_GLSN, behind))
     found.reverse()
     return found[:: -(-len(found) // MOST_MARKS) or 1]
 
 
+def _committed_end(file: DataFile, committed: int) -> int:
+    """The offset up to which all in a file is committed, as far as is known: where a stretch begins, or the end."""
+    if file.end_slot <= committed:
+        return file.end
+    if file.columns is None or committed < file.first_slot:
+        return 0
+    index = file.columns.index
+    return index.offsets[index.stretch_of(committed)]
+
+
 def _stretches(file: DataFile, trimmed: int, committed: int) -> Iterator[tuple[int, int]]:
-    """Positions at which those in memory begin, and how much of the file lies behind."""
+    """Positions at which those in memory begin, and where in the file."""
     if file.columns is not None:
         index, bindings = file.columns.index, file.columns.bindings
         for slot, offset in zip(index.slots, index.offsets, strict=True):
             if trimmed < slot < min(bindings.end, committed):
-                yield bindings.glsn_of(slot), file.end - offset
+                yield bindings.glsn_of(slot), offset
 
 
 async def digest(files: Files, reader: Reader, low: int, high: int, trimmed: int, durable: int) -> list[DigestRow]:
