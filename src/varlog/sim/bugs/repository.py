@@ -7,6 +7,7 @@ from typing import Any
 from varlog.base.errors import OutcomeUnknown
 from varlog.base.ids import LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering.cut import Cut, LogOrder, StreamOrder
+from varlog.core.retention import Marks
 from varlog.metadata.election import FencedStore, HeldLeadership
 from varlog.ports import Transaction
 from varlog.repository import opening, retention, service
@@ -188,12 +189,12 @@ def trimmed_beyond_the_point() -> Iterator[None]:
     lambda weather: weather.shape.retain_bytes > 0 and weather.shape.payload_bytes > 100 and not weather.shape.trims,
 )
 def too_little_kept() -> Iterator[None]:
-    plain = Retention._newest_in
+    plain = Retention._marks
 
-    async def newest_in(self: Retention, log: pb.LogInfo, segment: pb.SegmentInfo, wanted: int) -> int:
-        return await plain(self, log, segment, 1)
+    async def marks(self: Retention, log: pb.LogInfo, segment: pb.SegmentInfo) -> list[Marks]:
+        return [[(glsn, size << 32) for glsn, size in each] for each in await plain(self, log, segment)]
 
-    with swap(Retention, _newest_in=newest_in):
+    with swap(Retention, _marks=marks):
         yield
 
 
