@@ -1,6 +1,8 @@
 """Connections that are shared by address."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 from tests.sim.world import Small
@@ -13,12 +15,28 @@ from varlog.transport.pool import PeerPool, Place
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
+Program = Callable[[Process], Coroutine[Any, Any, None]]
+
 
 def _hello(cluster_id: str, node_id: int = 0) -> Handler:
     def answer(request: Request) -> None:
         request.reply(pb.HelloReply(cluster_id=cluster_id, node_id=node_id))
 
     return answer
+
+
+def _meet(small: Small, ask: Program, answer: Program) -> None:
+    """One host answers at its addresses; then the other asks, until it has all it wants."""
+    host, other = small.host("a"), small.host("b")
+
+    async def main() -> None:
+        other.start(answer)
+        await asyncio.sleep(0.1)
+        task = host.start(ask).main
+        assert task is not None
+        await task
+
+    small.run(main())
 
 
 def test_an_attempt_that_fails_when_nobody_waits_any_more_is_no_defect() -> None:
@@ -51,7 +69,6 @@ def test_an_attempt_that_fails_when_nobody_waits_any_more_is_no_defect() -> None
 
 def test_all_who_ask_share_one_connection() -> None:
     small = Small()
-    host, other = small.host("a"), small.host("b")
     made: list[object] = []
 
     async def ask(process: Process) -> None:
@@ -68,20 +85,12 @@ def test_all_who_ask_share_one_connection() -> None:
     async def answer(process: Process) -> None:
         await serve(process.world, "b:1", {Method.HELLO: _hello("c1")}, made.append)
 
-    async def main() -> None:
-        other.start(answer)
-        await asyncio.sleep(0.1)
-        task = host.start(ask).main
-        assert task is not None
-        await task
-
-    small.run(main())
+    _meet(small, ask, answer)
     assert len(made) == 2
 
 
 def test_nobody_gets_a_connection_to_another_than_is_meant() -> None:
     small = Small()
-    host, other = small.host("a"), small.host("b")
 
     async def ask(process: Process) -> None:
         pool = PeerPool(process.world)
@@ -108,11 +117,4 @@ def test_nobody_gets_a_connection_to_another_than_is_meant() -> None:
         ):
             await serve(process.world, f"b:{port}", {Method.HELLO: handler})
 
-    async def main() -> None:
-        other.start(answer)
-        await asyncio.sleep(0.1)
-        task = host.start(ask).main
-        assert task is not None
-        await task
-
-    small.run(main())
+    _meet(small, ask, answer)
