@@ -90,7 +90,7 @@ EVIDENCE: dict[str, set[str]] = {
     "drain_forgotten": {"I14"},
     "end_at_the_first_hole": {"I1", "I2", "I3", "I10"},
     "end_before_the_last_cut": {"I1", "I11", "defect"},
-    "end_without_a_fence": {"I1", "I2", "I3", "defect"},
+    "end_without_a_fence": {"I1", "I2", "I3"},
     "fenced_leader_acks": {"I1", "I2", "I3", "I4", "I10"},
     "filled_behind_the_head": {"I2", "I6", "I8", "I9"},
     "finished_without_settling": {"I1", "I8", "I14"},
