@@ -238,7 +238,7 @@ def test_a_named_producer_that_is_refused_ends() -> None:
             producer = await client.log("log").producer(id="p", linger=0, max_batch_bytes=200).open()
             await (await producer.send(b"first"))
             cluster.primary(1).on_append = fail_with(NoSpace("full"), 1)
-            futures = [await producer.send(bytes(100)) for _ in range(3)]
+            futures = await asyncio.gather(*[producer.send(bytes(100)) for _ in range(3)])
             with pytest.raises(NoSpace):
                 await producer.flush()
             assert all(isinstance(future.exception(), NoSpace) for future in futures)

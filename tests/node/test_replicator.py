@@ -30,9 +30,17 @@ class Peer:
     async def drained(self) -> None:
         await self.room.wait()
 
-    def start_call(self, _: object, request: pb.StoreRequest, body: list[bytes], timeout: float) -> asyncio.Future[Any]:
+    def start_call(
+        self,
+        _: object,
+        header: bytes,
+        body: list[bytes],
+        timeout: float,
+        answered: Callable[["asyncio.Future[Any]"], None],
+    ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.sent.append((request.slot, [bytes(each) for each in body], answer))
+        answer.add_done_callback(answered)
+        self.sent.append((pb.StoreRequest.FromString(header).slot, [bytes(each) for each in body], answer))
         return answer
 
     async def call(self, _: object, __: pb.StoreRequest, timeout: float) -> SimpleNamespace:

@@ -19,7 +19,7 @@ from varlog.base.errors import (
 from varlog.base.invariant import InvariantBroken
 from varlog.base.limits import FRAME_BYTES
 from varlog.transport import limits
-from varlog.transport.peer import Request
+from varlog.transport.peer import Reply, Request
 from varlog.wire.frame import Frame, Kind
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -39,7 +39,9 @@ def test_an_answer_has_its_message_and_body() -> None:
 def test_both_ends_call_at_once_on_one_connection() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: answer}, {Method.TAIL: answer})
-        futures = [peer.start_call(Method.TAIL, ASK, timeout=1) for peer in (pair.client, pair.server) * 5]
+        futures = [
+            peer.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1) for peer in (pair.client, pair.server) * 5
+        ]
         assert [(await future).message.tail for future in futures] == [8] * 10
 
     asyncio.run(main())
@@ -49,7 +51,9 @@ def test_answers_find_their_calls_in_any_order() -> None:
     async def main() -> None:
         waiting: list[Request] = []
         pair = Pair({Method.TAIL: waiting.append})
-        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=1) for n in range(5)]
+        futures = [
+            pair.client.start_call(Method.TAIL, pb.TailRequest(log=n).SerializeToString(), timeout=1) for n in range(5)
+        ]
         await settle()
         for request in reversed(waiting):
             request.reply(pb.TailReply(tail=request.message.log))
@@ -100,7 +104,7 @@ def test_a_typed_error_arrives_with_what_it_carries(asynchronous: bool, late: bo
 def test_an_error_of_a_later_release_keeps_its_text() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: never})
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         header = pb.Error(code=9999, message="something new", value=5).SerializeToString()
         pair.client.frame_received(Frame(Kind.ERROR, Method.TAIL, 0, 1, 0, header, b""))
         with pytest.raises(VarlogError, match="something new") as caught:
@@ -134,7 +138,7 @@ def test_what_is_not_served_or_not_readable_is_refused_and_the_connection_lives(
         with pytest.raises(Unsupported, match="STATUS is not served here"):
             await pair.client.call(Method.STATUS, pb.StatusRequest(), timeout=1)
 
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         pair.client_channel.filter = lambda frame: [frame._replace(method=250)]
         with pytest.raises(Unsupported, match="method 250"):
             await pair.client.call(Method.TAIL, ASK, timeout=1)
@@ -169,7 +173,7 @@ def test_a_deadline_passes_at_both_ends() -> None:
             request.on_cancel(lambda: told.append("cancelled"))
 
         pair = Pair({Method.TAIL: handler})
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=2)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=2)
         await settle()
         await pair.clock.advance(1.9)
         assert not future.done()
@@ -191,7 +195,7 @@ def test_many_deadlines_are_kept_by_one_timer() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: never})
         before = pair.clock.armed
-        futures = [pair.client.start_call(Method.TAIL, ASK, timeout=5 + n / 10) for n in range(100)]
+        futures = [pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=5 + n / 10) for n in range(100)]
         await settle()
         assert pair.clock.armed == before + 2, "one for the calls, one for the requests"
         await pair.clock.advance(10.0)
@@ -206,8 +210,8 @@ def test_many_deadlines_are_kept_by_one_timer() -> None:
 def test_a_shorter_deadline_is_not_kept_waiting_by_a_longer_one() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: never})
-        long = pair.client.start_call(Method.TAIL, ASK, timeout=3)
-        short = pair.client.start_call(Method.TAIL, ASK, timeout=0.5)
+        long = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=3)
+        short = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=0.5)
         await pair.clock.advance(0.6)
         assert isinstance(short.exception(), Timeout)
         assert not long.done()
@@ -275,7 +279,7 @@ def test_a_lost_connection_leaves_the_outcome_open_a_closed_one_does_not() -> No
         pair = Pair({Method.TAIL: handler})
         told: list[VarlogError] = []
         pair.client.on_close(told.append)
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=10)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=10)
         await settle()
         pair.server.close()
         await settle()
@@ -309,7 +313,9 @@ def test_closing_cancels_handlers_oldest_first_and_waits_for_them() -> None:
                 ended.append(request.message.log)
 
         pair = Pair({Method.TAIL: handler})
-        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=10) for n in range(4)]
+        futures = [
+            pair.client.start_call(Method.TAIL, pb.TailRequest(log=n).SerializeToString(), timeout=10) for n in range(4)
+        ]
         await settle()
         pair.server.close()
         await pair.server.wait_closed()
@@ -394,7 +400,7 @@ def test_a_doubled_request_is_not_handled_twice_at_once() -> None:
         waiting: list[Request] = []
         pair = Pair({Method.TAIL: waiting.append})
         pair.client_channel.filter = lambda frame: [frame, frame]
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         await settle()
         assert len(waiting) == 1
         answer(waiting[0])
@@ -449,7 +455,7 @@ def test_a_lost_answer_is_a_timeout_and_a_late_one_is_ignored() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: answer})
         pair.server_channel.filter = lambda frame: []
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         await pair.clock.advance(1.1)
         assert isinstance(future.exception(), Timeout)
         pair.client.frame_received(pair.server_channel.sent[0])
@@ -462,13 +468,67 @@ def test_ids_go_round_and_step_over_those_in_use() -> None:
     async def main() -> None:
         waiting: list[Request] = []
         pair = Pair({Method.TAIL: waiting.append})
-        first = pair.client.start_call(Method.TAIL, ASK, timeout=100)
+        first = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=100)
         pair.client._calls._last_id = 0xFFFFFFFE
-        others = [pair.client.start_call(Method.TAIL, ASK, timeout=100) for _ in range(2)]
+        others = [pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=100) for _ in range(2)]
         await settle()
         assert [request.request_id for request in waiting] == [1, 0xFFFFFFFF, 2]
         for request in waiting:
             answer(request)
         await asyncio.gather(first, *others)
+
+    asyncio.run(main())
+
+
+def test_who_asked_to_be_called_is_called_once_however_the_call_ends() -> None:
+    async def main() -> None:
+        waiting: list[Request] = []
+        pair = Pair({Method.TAIL: waiting.append})
+        ended: list[object] = []
+
+        def answered(future: "asyncio.Future[Reply]") -> None:
+            error = future.exception()
+            ended.append(error if error is not None else future.result().message.tail)
+
+        def start(timeout: float) -> "asyncio.Future[Reply]":
+            return pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=timeout, answered=answered)
+
+        start(9)
+        start(9)
+        start(0.05)
+        start(9)
+        given_up = start(9)
+        await settle()
+        given_up.cancel()
+        waiting[0].reply(pb.TailReply(tail=8))
+        waiting[1].fail(NoSpace("full"))
+        waiting[4].reply(pb.TailReply(tail=9))
+        await settle()
+        assert [type(each) for each in ended] == [int, NoSpace]
+        await pair.clock.advance(0.1)
+        await settle()
+        assert [type(each) for each in ended[2:]] == [Timeout]
+        pair.client.close()
+        await settle()
+        assert [type(each) for each in ended[3:]] == [ConnectionLost]
+        start(9)
+        assert len(ended) == 4, "not within the call itself"
+        await settle()
+        assert [type(each) for each in ended[4:]] == [Unavailable]
+        assert pair.defects == []
+
+    asyncio.run(main())
+
+
+def test_a_defect_of_who_is_called_harms_nobody_else() -> None:
+    async def main() -> None:
+        pair = Pair({Method.TAIL: answer})
+
+        def broken(_: object) -> None:
+            raise ValueError("a defect")
+
+        pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1, answered=broken)
+        assert (await pair.client.call(Method.TAIL, ASK, timeout=1)).message.tail == 8
+        assert [str(each) for each in pair.defects] == ["a defect"]
 
     asyncio.run(main())

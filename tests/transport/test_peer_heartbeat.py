@@ -35,7 +35,7 @@ def test_an_idle_connection_costs_a_ping_now_and_then_and_lives() -> None:
 def test_an_end_that_falls_silent_is_given_up() -> None:
     async def main() -> None:
         pair = pair_with(lambda request: None)
-        future = pair.client.start_call(Method.READ, ASK, timeout=1e6)
+        future = pair.client.start_call(Method.READ, ASK.SerializeToString(), timeout=1e6)
         await settle()
         pair.server_channel.filter = lambda frame: []
         await pair.clock.advance((limits.SILENT_TICKS - 1) * limits.PING_SECONDS)

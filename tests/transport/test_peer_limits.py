@@ -23,7 +23,7 @@ def test_more_calls_than_may_be_in_flight_are_refused(monkeypatch: pytest.Monkey
 
     async def main() -> None:
         pair = Pair({Method.TAIL: never})
-        futures = [pair.client.start_call(Method.TAIL, ASK, timeout=1) for _ in range(3)]
+        futures = [pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1) for _ in range(3)]
         with pytest.raises(Overloaded):
             await pair.client.call(Method.TAIL, ASK, timeout=1)
         await pair.clock.advance(1.1)
@@ -48,7 +48,10 @@ def test_reading_stops_while_too_much_is_handled_and_goes_on_at_half(
     async def main() -> None:
         waiting: list[Request] = []
         pair = Pair({Method.TAIL: waiting.append})
-        futures = [pair.client.start_call(Method.TAIL, ASK, [bytes(body_bytes)], timeout=100) for _ in range(20)]
+        futures = [
+            pair.client.start_call(Method.TAIL, ASK.SerializeToString(), [bytes(body_bytes)], timeout=100)
+            for _ in range(20)
+        ]
         await settle()
         assert len(waiting) == 8
         for request in waiting[:3]:
@@ -104,7 +107,10 @@ def test_who_does_not_take_answers_gets_no_more_handled(monkeypatch: pytest.Monk
 
         pair = Pair({Method.TAIL: handler})
         pair.server_channel.set_writable(False)
-        futures = [pair.client.start_call(Method.TAIL, pb.TailRequest(log=n), timeout=100) for n in range(9)]
+        futures = [
+            pair.client.start_call(Method.TAIL, pb.TailRequest(log=n).SerializeToString(), timeout=100)
+            for n in range(9)
+        ]
         await settle()
         assert handled == [0, 1, 2, 3], "four answers of 320 bytes are more than may wait"
         pair.server_channel.set_writable(True)
@@ -119,7 +125,10 @@ def test_two_ends_that_send_each_other_much_do_not_both_stop_reading() -> None:
         pair = Pair({Method.TAIL: answer}, {Method.TAIL: answer})
         for channel in (pair.client_channel, pair.server_channel):
             channel.set_writable(False)
-        futures = [peer.start_call(Method.TAIL, ASK, timeout=100) for peer in (pair.client, pair.server) * 50]
+        futures = [
+            peer.start_call(Method.TAIL, ASK.SerializeToString(), timeout=100)
+            for peer in (pair.client, pair.server) * 50
+        ]
         await asyncio.gather(*futures)
         assert pair.client_channel.reading
         assert pair.server_channel.reading
@@ -149,7 +158,7 @@ def test_a_callback_that_fails_stops_no_other(callback_of: str) -> None:
         pair = Pair({Method.TAIL: handler})
         if callback_of == "on_close":
             register(pair.server.on_close)
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         await settle()
         pair.server.close()
         await settle()

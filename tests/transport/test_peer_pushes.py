@@ -92,7 +92,7 @@ def test_a_push_nobody_serves_is_reported_to_who_sent_it() -> None:
 def test_being_told_that_nothing_can_be_read_closes_the_connection() -> None:
     async def main() -> None:
         pair = Pair({Method.TAIL: never})
-        future = pair.client.start_call(Method.TAIL, ASK, timeout=1)
+        future = pair.client.start_call(Method.TAIL, ASK.SerializeToString(), timeout=1)
         header = pb.Error(code=TooLarge.code, message="a frame of 4 GiB", value=5).SerializeToString()
         pair.client.frame_received(Frame(Kind.ERROR, 0, 0, 0, 0, header, b""))
         assert isinstance(pair.client.closed_error, TooLarge)

@@ -44,7 +44,10 @@ def test_calls_over_tls(make_loop: MakeLoop, mutual: bool) -> None:
             peer = await connect(world, server.address, timeout=5)
             for size in (0, 100, 70_000, 3 << 20):
                 body = b"t" * size
-                calls = [peer.start_call(Method.TAIL, pb.TailRequest(), [body], timeout=10) for _ in range(5)]
+                calls = [
+                    peer.start_call(Method.TAIL, pb.TailRequest().SerializeToString(), [body], timeout=10)
+                    for _ in range(5)
+                ]
                 for call in calls:
                     assert (await call).body == body
             peer.close()

@@ -275,7 +275,7 @@ class ChainWriter:
         if peer is None or peer.closed_error is not None:
             place = self._routes.place(self._first.members[0])
             peer = self._peer = await self._context.pool.get(place)
-        return await peer.start_call(Method.GRANT, request, (), timeout=STORE_SECONDS)
+        return await peer.start_call(Method.GRANT, request.SerializeToString(), timeout=STORE_SECONDS)
 
     # ------------------------------------------------------------ outcomes
 

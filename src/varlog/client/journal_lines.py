@@ -62,6 +62,8 @@ class LedSegment:
         self.tenure = Tenure[Appends](map(NodeId, stream.members), info.ack, JOURNAL_BEHIND_BYTES)
         self._name = (log, info.epoch, stream.id, info.leader.id)
         self._lines = [_Line(self, NodeId(node)) for node in stream.members]
+        self._encoded = b""
+        self._encoded_for = (Slot(-1), Slot(-1))
         self._scope = Scope()
         self._timer: Timer | None = None
         for line in self._lines:
@@ -107,6 +109,13 @@ class LedSegment:
             base=self.base,
             committed=self.tenure.committed,
         )
+
+    def encoded(self, slot: Slot) -> bytes:
+        """The same as bytes, made once for members that are equally far."""
+        if self._encoded_for != (slot, self.tenure.committed):
+            self._encoded_for = (slot, self.tenure.committed)
+            self._encoded = self.request(slot).SerializeToString()
+        return self._encoded
 
     def has(self, node: NodeId, tail: Slot) -> None:
         """A member says how far it is."""
@@ -195,7 +204,8 @@ class _Line:
         peer = self._peer
         if peer is None:
             return
-        while peer.writable and len(self._in_flight) < JOURNAL_STORES_IN_FLIGHT:
+        end = self._tenure.end
+        while self._cursor < end and peer.writable and len(self._in_flight) < JOURNAL_STORES_IN_FLIGHT:
             end, body = self._tenure.after(self._cursor, JOURNAL_STORE_BYTES)
             if not body:
                 if self._tenure.dropped(self._cursor):
@@ -206,12 +216,11 @@ class _Line:
             self._wake.set()  # the task waits until it is
 
     def _send(self, peer: Peer, end: Slot, body: list[bytes]) -> None:
-        request = self._segment.request(self._cursor)
+        header = self._segment.encoded(self._cursor)
         self._told = self._tenure.committed
-        future = peer.start_call(Method.STORE, request, body, timeout=JOURNAL_STORE_SECONDS)
-        self._in_flight.append(future)
         self._cursor = end
-        future.add_done_callback(self._answered)
+        timeout = JOURNAL_STORE_SECONDS
+        self._in_flight.append(peer.start_call(Method.STORE, header, body, timeout=timeout, answered=self._answered))
 
     def _answered(self, _: "asyncio.Future[Reply]") -> None:
         """Answers are taken in the order of what was sent."""
@@ -244,7 +253,7 @@ class _Line:
 
     def _forget_in_flight(self) -> None:
         for future in self._in_flight:
-            future.remove_done_callback(self._answered)
+            future.remove_done_callback(self._answered)  # it is one where no answer came
             future.add_done_callback(_retrieve)
             future.cancel()
         self._in_flight.clear()

@@ -134,7 +134,7 @@ class StreamWriter:
         self._named = session is not None
         self._session: Session[Carried] = session or Session(self._world.random.randbytes(16))
         self._over: list[Session[Carried]] = []
-        self._request = pb.AppendRequest(log=route.log, segment=route.segment, stream=route.id)
+        self._request = pb.AppendRequest(log=route.log, segment=route.segment, stream=route.id).SerializeToString()
         self._peer: Peer | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
@@ -241,8 +241,9 @@ class StreamWriter:
 
     def _transmit(self, peer: Peer, session: Session[Carried], flight: Flight[Carried]) -> None:
         transmission = session.sent(flight)
-        answer = peer.start_call(Method.APPEND, self._request, (flight.batch.data,), timeout=self._answer_seconds)
-        answer.add_done_callback(partial(self._answered, session, transmission))
+        answered = partial(self._answered, session, transmission)
+        body = (flight.batch.data,)
+        peer.start_call(Method.APPEND, self._request, body, timeout=self._answer_seconds, answered=answered)
 
     async def _connect(self) -> None:
         try:

@@ -7,6 +7,7 @@ Every report is whole in itself, so one that is lost is made good by the next.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from varlog.base.errors import VarlogError, WrongCluster
@@ -135,11 +136,12 @@ class RepositoryLink:
     def _ask_lease(self, peer: Peer) -> None:
         """With every heartbeat. The answer counts from when the question left."""
         sent = self._world.clock.now()
-        answer = peer.start_call(Method.LEASE, pb.LeaseRequest(), timeout=self._lease_s)
-        answer.add_done_callback(lambda done: self._answered(done, sent))
+        question = pb.LeaseRequest().SerializeToString()
+        answered = partial(self._answered, sent)
+        peer.start_call(Method.LEASE, question, timeout=self._lease_s, answered=answered)
 
-    def _answered(self, answer: "asyncio.Future[Reply]", sent: float) -> None:
-        if not answer.cancelled() and answer.exception() is None:
+    def _answered(self, sent: float, answer: "asyncio.Future[Reply]") -> None:
+        if answer.exception() is None:
             reply: pb.LeaseReply = answer.result().message
             self._lines.follow(reply.gatherers, reply.indirect)
             self._renew(reply.lease_ms / 1000, sent)

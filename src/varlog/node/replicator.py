@@ -128,10 +128,10 @@ class Replicator(Copier):
             self._send(peer, end, body)
 
     def _send(self, peer: Peer, end: Slot, body: list[Buffer]) -> None:
-        future = peer.start_call(Method.STORE, self._request(self._cursor), body, timeout=STORE_TIMEOUT_S)
-        self._in_flight.append(future)
+        header = self._request(self._cursor).SerializeToString()
         self._cursor = end
-        future.add_done_callback(self._answered)
+        timeout = STORE_TIMEOUT_S
+        self._in_flight.append(peer.start_call(Method.STORE, header, body, timeout=timeout, answered=self._answered))
 
     def _answered(self, _: "asyncio.Future[Reply]") -> None:
         """Answers are taken in the order of what was sent."""
@@ -160,7 +160,7 @@ class Replicator(Copier):
 
     def _forget_in_flight(self) -> None:
         for future in self._in_flight:
-            future.remove_done_callback(self._answered)
+            future.remove_done_callback(self._answered)  # it is one where no answer came
             future.add_done_callback(_retrieve)
             future.cancel()
         self._in_flight.clear()

@@ -1,6 +1,7 @@
 """The calling half of a connection: what this end asked for and waits for."""
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,12 @@ _REQUEST = int(Kind.REQUEST)
 _ANSWERS: dict[Method, type[Message]] = {method: answer for method, (_, answer) in MESSAGES.items()}
 
 
-_Call = tuple["asyncio.Future[Reply]", type[Message], float]
-"""A call whose answer is awaited: its future, the type of its answer, its deadline."""
+Answered = Callable[["asyncio.Future[Reply]"], None]
+"""Called with the future of a call that has ended, in the same turn of the loop in which its answer came: whoever
+waits behind it is served that much earlier."""
+
+_Call = tuple["asyncio.Future[Reply]", type[Message], float, Answered | None]
+"""A call whose answer is awaited: its future, the type of its answer, its deadline, who is called."""
 
 
 class Calls:
@@ -39,24 +44,26 @@ class Calls:
         self._calls: dict[int, _Call] = {}
         self._streams: dict[int, PartStream] = {}
 
-    def start(self, method: Method, message: Message, body: "Body", timeout: float) -> asyncio.Future[Reply]:
+    def start(
+        self, method: Method, header: bytes, body: "Body", timeout: float, answered: Answered | None = None
+    ) -> asyncio.Future[Reply]:
         """See `Peer.start_call`."""
         future: asyncio.Future[Reply] = self._loop.create_future()
         try:
-            request_id = self._request(method, message, body, timeout, 0)
+            request_id = self._request(method, header, body, timeout, 0)
         except VarlogError as error:
-            future.set_exception(error)
+            _end(future, error, answered)
             return future
         now = self._clock.now()
         deadline = now + timeout
-        self._calls[request_id] = (future, _ANSWERS[method], deadline)
+        self._calls[request_id] = (future, _ANSWERS[method], deadline, answered)
         if deadline < self._peer._deadlines.at:
             self._peer._deadlines.announce(deadline, now)
         return future
 
     async def call(self, method: Method, message: Message, body: "Body", timeout: float) -> Reply:
         """See `Peer.call`."""
-        future = self.start(method, message, body, timeout)
+        future = self.start(method, message.SerializeToString(), body, timeout)
         request_id = self._last_id
         try:
             return await future
@@ -69,14 +76,14 @@ class Calls:
 
     def stream(self, method: Method, message: Message, window_bytes: int, timeout: float) -> PartStream:
         """See `Peer.stream`."""
-        request_id = self._request(method, message, (), timeout, window_units(window_bytes))
+        request_id = self._request(method, message.SerializeToString(), (), timeout, window_units(window_bytes))
         now = self._clock.now()
         stream = PartStream(self, method, _ANSWERS[method], request_id, window_bytes, now + timeout)
         self._streams[request_id] = stream
         self._peer._deadlines.announce(stream.deadline, now)
         return stream
 
-    def _request(self, method: Method, message: Message, body: "Body", timeout: float, window: int) -> int:
+    def _request(self, method: Method, header: bytes, body: "Body", timeout: float, window: int) -> int:
         """Send a REQUEST; its id."""
         peer = self._peer
         if peer.closed_error is not None:
@@ -86,8 +93,7 @@ class Calls:
         request_id = self._last_id % _REQUEST_IDS + 1
         while request_id in self._calls or request_id in self._streams:
             request_id = request_id % _REQUEST_IDS + 1
-        milliseconds = int(max(0.0, min(timeout, _LONGEST_SECONDS)) * 1000) + 1
-        header = message.SerializeToString()
+        milliseconds = int((timeout if 0.0 < timeout < _LONGEST_SECONDS else _bounded(timeout)) * 1000) + 1
         frame = encode_frame(_REQUEST, method, request_id, header, body, flags=window, timeout_ms=milliseconds)
         self._last_id = request_id
         peer._sent = True
@@ -113,20 +119,25 @@ class Calls:
             if stream is not None:
                 stream.receive_last(frame)
             return
-        future, kind, _ = call
+        future, kind, _, answered = call
         if future.done():
             return
         try:
             future.set_result(Reply(kind.FromString(frame.header), frame.body))
         except DecodeError:
             future.set_exception(Corrupt(f"an answer of {self._peer.remote} cannot be read"))
+        if answered is not None:
+            self._peer._guarded(answered, future)
 
     def receive_error(self, frame: Frame) -> None:
         error = decode_error(frame.header)
         call = self._calls.pop(frame.request_id, None)
         if call is not None:
-            if not call[0].done():
-                call[0].set_exception(error)
+            future, _, _, answered = call
+            if not future.done():
+                future.set_exception(error)
+                if answered is not None:
+                    self._peer._guarded(answered, future)
             return
         stream = self._streams.get(frame.request_id)
         if stream is not None:
@@ -150,15 +161,15 @@ class Calls:
         """End what is due; the earliest deadline left."""
         earliest = inf
         late: list[int] = []
-        for request_id, (_, _, deadline) in self._calls.items():
+        for request_id, (_, _, deadline, _) in self._calls.items():
             if deadline <= now:
                 late.append(request_id)
             elif deadline < earliest:
                 earliest = deadline
         for request_id in late:
-            future, _, _ = self._calls.pop(request_id)
+            future, _, _, answered = self._calls.pop(request_id)
             if not future.done():
-                future.set_exception(self._late())
+                _end(future, self._late(), answered)
         for stream in list(self._streams.values()):
             if stream.deadline <= now:
                 self.give_up(stream.request_id, stream.method)
@@ -178,8 +189,19 @@ class Calls:
     def end(self, error: VarlogError) -> None:
         """The connection is gone."""
         calls, self._calls = self._calls, {}
-        for future, _, _ in calls.values():
+        for future, _, _, answered in calls.values():
             if not future.done():
-                future.set_exception(ConnectionLost(f"{self._peer.remote}: {error.message}"))
+                _end(future, ConnectionLost(f"{self._peer.remote}: {error.message}"), answered)
         for stream in list(self._streams.values()):
             stream.end(ConnectionLost(f"{self._peer.remote}: {error.message}"))
+
+
+def _end(future: "asyncio.Future[Reply]", error: VarlogError, answered: Answered | None) -> None:
+    """Without an answer, in the middle of something else: who is called is called later."""
+    if answered is not None:
+        future.add_done_callback(answered)
+    future.set_exception(error)
+
+
+def _bounded(timeout: float) -> float:
+    return max(0.0, min(timeout, _LONGEST_SECONDS))

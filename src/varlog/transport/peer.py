@@ -30,7 +30,7 @@ from varlog.ports.clock import Clock, Timer
 from varlog.ports.network import Channel, Listener
 from varlog.runtime.scope import OnDefect, Scope, report_defect
 from varlog.transport import limits
-from varlog.transport.calls import Calls
+from varlog.transport.calls import Answered, Calls
 from varlog.transport.deadlines import Deadlines
 from varlog.transport.errors import encode_error
 from varlog.transport.parts import PartStream, Reply
@@ -116,9 +116,14 @@ class Peer:
 
     # ------------------------------------------------------------ calling
 
-    def start_call(self, method: Method, message: Message, body: Body = (), *, timeout: float) -> asyncio.Future[Reply]:
-        """Send a request; the future has the answer. No task is made for it."""
-        return self._calls.start(method, message, body, timeout)
+    def start_call(
+        self, method: Method, header: bytes, body: Body = (), *, timeout: float, answered: Answered | None = None
+    ) -> asyncio.Future[Reply]:
+        """Send a request, its message as bytes; the future has the answer. No task is made for it.
+
+        `answered` is called with the future when it is done, sooner than a callback of its own; not if it is cancelled.
+        """
+        return self._calls.start(method, header, body, timeout, answered)
 
     def call(self, method: Method, message: Message, body: Body = (), *, timeout: float) -> Coroutine[Any, Any, Reply]:
         """Await this: send a request and wait for its answer. When cancelled, the far side is told."""
