@@ -93,9 +93,9 @@ def test_what_goes_in_comes_out(given_entries: Entries) -> None:
 def test_batches_lie_end_to_end(first: Entries, second: Entries) -> None:
     one, two = first.encode(), second.encode()
     found = check_batches(memoryview(one + two))
-    assert [(offset, header.count) for offset, header in found] == [
-        (0, len(first.payloads)),
-        (len(one), len(second.payloads)),
+    assert [(bytes(data), header.count) for data, header in found] == [
+        (one, len(first.payloads)),
+        (two, len(second.payloads)),
     ]
     with pytest.raises(Corrupt):
         check_batches(one + two + b"\x00")

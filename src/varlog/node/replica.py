@@ -100,6 +100,8 @@ class Replica:
         self._after_sync: list[Done] = []
         self._released: tuple[Glsn, Slot] | None = None
         """Where the segment begins, and how far the stream is known to be committed; not under `cut`."""
+        self._binds_late = spec.ordering == "leader"
+        """Nobody asks its members for the tail: commits may come behind an answer that an append waits for."""
         self._bind_timer: Timer | None = None
         self._report_timer: Timer | None = None
         self._commit_waiters: list[asyncio.Future[None]] = []
@@ -270,7 +272,7 @@ class Replica:
                 self._synced(waiting)
 
     def _synced(self, waiting: list[Done]) -> None:
-        if self._released is not None:
+        if self._released is not None and not self._binds_late:
             self._bind_released()
         if self.spec.ordering == "cut" or self.log.sealed:
             self._changed(self)
@@ -281,6 +283,8 @@ class Replica:
         if waiting:
             # behind the report, for which an append waits
             asyncio.get_running_loop().call_soon(_tell, waiting)
+        if self._binds_late and self._released is not None:
+            asyncio.get_running_loop().call_soon(self._bind_late)
 
     def _report(self) -> None:
         self._report_timer = None
@@ -337,11 +341,22 @@ class Replica:
 
     def release(self, base: Glsn, upto: Slot) -> None:
         """Slots below `upto` are committed, in a segment from `base` on; those that come later are bound then."""
+        self.hear(base, upto, at_once=True)
+
+    def hear(self, base: Glsn, upto: Slot, *, at_once: bool) -> None:
+        """The same; but unless `at_once`, a member of a leader's binds them only when it has synced what comes next."""
         if self.last_of_chain and not self.log.sealed:
             upto = _ALL
         if self._released is None or upto > self._released[1]:
             self._released = (base, upto)
-        self._bind_released()
+        if at_once or not self._binds_late:
+            self._bind_released()
+
+    def _bind_late(self) -> None:
+        try:
+            self._bind_released()
+        except VarlogError:
+            pass  # it was closed meanwhile; what it misses it is told again
 
     def _bind_released(self) -> None:
         log = self.log

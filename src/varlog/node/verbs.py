@@ -80,7 +80,7 @@ class Verbs:
         replica = self._replicas.find(message.log, message.segment, message.stream)
         self._shut_out(replica, message.writer)
         if message.base:
-            replica.release(Glsn(message.base), Slot(message.committed))
+            replica.hear(Glsn(message.base), Slot(message.committed), at_once=not len(request.body))
 
         def done(error: VarlogError | None) -> None:
             if error is None:
@@ -93,11 +93,12 @@ class Verbs:
             # what an earlier writer left staged counts: it will be durable, and the answer must cover it
             replica.settled(done)
             return None
-        body = memoryview(request.body)
-        batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
-        end = Slot(message.slot + sum(header.count for _, header in batches))
+        batches = check_batches(request.body)
+        end = Slot(message.slot + sum([header.count for _, header in batches]))
         if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):
             return None
+        if message.base:
+            replica.release(Glsn(message.base), Slot(message.committed))
         if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
             raise Trimmed(f"what is at slot {message.slot} is trimmed", replica.log.trimmed_glsn + 1)
         if replica.spec.ordering == "sequencer" and message.slot > replica.log.appended:
@@ -160,8 +161,7 @@ class Verbs:
         except VarlogError:
             return None
         try:
-            body = memoryview(request.body)
-            batches = [(body[at : at + header.total_bytes], header) for at, header in check_batches(body)]
+            batches = check_batches(request.body)
             taken = not batches or replica.store_at_end(Slot(message.slot), batches)
         except VarlogError:
             taken = True

@@ -114,14 +114,16 @@ def check_batch(data: Buffer, offset: int = 0) -> BatchHeader:
     return header
 
 
-def check_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
-    """All batches that lie end to end in `data`, each with its offset; nothing else may be there."""
-    found: list[tuple[int, BatchHeader]] = []
-    offset = 0
-    while offset < len(data):
-        header = check_batch(data, offset)
-        found.append((offset, header))
-        offset += header.total_bytes
+def check_batches(data: Buffer) -> list[tuple[Buffer, BatchHeader]]:
+    """All batches that lie end to end in `data`, each checked; nothing else may be there."""
+    found: list[tuple[Buffer, BatchHeader]] = []
+    view = memoryview(data)
+    offset, size = 0, len(view)
+    while offset < size:
+        header = check_batch(view, offset)
+        end = offset + header.total_bytes
+        found.append((view[offset:end], header))
+        offset = end
     return found
 
 
