@@ -52,6 +52,10 @@ ONCE_FAILED: dict[int, str] = {
     174: "a member that had lost the end of its replica to rot decided where the segment ends (I2, I4)",
     35: "members of a chain were never told what was committed when the last writer had died (I14)",
     690: "what was not committed, and then cut off, was counted among the bytes that a log keeps (I13)",
+    2786: "a member was to finish a sealed stream whose end, never acknowledged, had rotted on another (I11)",
+    2842: "a member was to finish a sealed stream whose end, never acknowledged, had rotted on another (I11)",
+    1696: "thousands of positions that were given up were read one by one, and time was up before the last (I14)",
+    2061: "an archiver was to come to its end before it gave up a log whose only copy was out for good (I14)",
     745: "a segment was opened again and again to follow one whose only replica had failed (streams)",
 }
 

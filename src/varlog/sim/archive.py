@@ -30,6 +30,10 @@ KILLED = 0.1
 TRIMS = 0.6
 """Share of the rounds after which something is trimmed."""
 
+PATIENCE_SECONDS = 15.0
+"""How long a round bears that nobody can give what it reads. Where the only copy is out for good nobody ever will,
+and the round must have given up by the time at which archivers must have come to their end."""
+
 
 class Archiver:
     """Archives logs again and again, in the process of an administrator."""
@@ -82,7 +86,7 @@ class Archiver:
     async def _archive(self, log: Log, info: LogDescription, stop: int) -> LogDescription | None:
         """None: it was killed on the way."""
         assert info.archive is not None
-        found = log.subscribe(info.archived, stop, junk=True).batches()
+        found = log.subscribe(info.archived, stop, junk=True, patience=PATIENCE_SECONDS).batches()
         batches = [to_archived(batch) async for batch in found]
         if self._random.random() < KILLED:
             return None

@@ -1,5 +1,6 @@
 """The final state: the whole log through the public client, and every replica from its own files."""
 
+import asyncio
 from collections.abc import Callable
 from random import Random
 
@@ -20,6 +21,9 @@ from varlog.wire.record import RecordKind, walk_records
 
 READ_BYTES = 1 << 20
 
+READS_AT_ONCE = 32
+"""A log may have thousands of positions that were given up: one by one, reading them takes minutes."""
+
 
 async def read_whole_log(log: Log, name: str) -> FinalLog:
     """Everything from the trim point to the tail, or from where the archive begins."""
@@ -34,13 +38,20 @@ async def read_whole_log(log: Log, name: str) -> FinalLog:
             final.slots.append(entry.slot)
             final.times_us.append(microseconds(entry.time))
     there = set(final.glsns)
-    for glsn in range(final.trimmed + 1, tail + 1):
-        if glsn not in there:
-            try:
-                await log.read(glsn)
-            except Junk:
-                final.junk.append(glsn)
+    missing = [glsn for glsn in range(final.trimmed + 1, tail + 1) if glsn not in there]
+    for start in range(0, len(missing), READS_AT_ONCE):
+        final.junk += await _junk_among(log, missing[start : start + READS_AT_ONCE])
     return final
+
+
+async def _junk_among(log: Log, positions: list[int]) -> list[int]:
+    """Those of which a read says that they were given up. Whatever else goes wrong with one is raised."""
+    reads = [log.read(glsn) for glsn in positions]
+    answers = await asyncio.gather(*reads, return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, Junk):
+            raise answer
+    return [glsn for glsn, answer in zip(positions, answers, strict=True) if isinstance(answer, Junk)]
 
 
 async def audit_node(

@@ -9,9 +9,12 @@ from varlog.sim.checkers import Violation
 from varlog.sim.cluster import NODE_PORT, SimulatedCluster
 from varlog.sim.drainer import Drainer
 from varlog.sim.faults import Nemesis
+from varlog.sim.history import Replica
 from varlog.sim.host import Host
 from varlog.sim.weather import Shape
 from varlog.wire.proto import varlog_pb2 as pb
+
+END_IS_GONE = "the end of it was on one node alone, which is lost or has rotted"
 
 
 class Excuses:
@@ -160,7 +163,7 @@ class Excuses:
         """Why a stream need not have all its replicas at the end; empty: it must."""
         troubles = [trouble for node in stream.members if (trouble := self.trouble(info, stream, node))]
         if self.end_is_gone(info, stream):
-            return "the end of it was on one node alone, which is lost or has rotted"
+            return END_IS_GONE
         if not troubles:
             return self.stuck_with_rot(info, stream)
         if any(trouble.startswith("a bit") for trouble in troubles) or not self._shape.rebuilds:
@@ -173,6 +176,16 @@ class Excuses:
         if sum(host not in hosts for host in self._cluster.nodes) < len(troubles):
             return "there are no nodes left to copy to"
         return ""
+
+    def excuse_replica(self, info: pb.LogInfo, replica: Replica, host: Host) -> None:
+        """Say what the files of a replica need not show at the end."""
+        for stream in streams_of(info):
+            if stream.id != replica.stream:
+                continue
+            if host is self._nemesis.rotting:
+                replica.excuse = replica.excuse or self.thin(info, stream)
+            if replica.durable < stream.end_slot and self.end_is_gone(info, stream):
+                replica.unfinished = END_IS_GONE
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
         address = next(each.address for each in info.nodes if each.node_id == node)

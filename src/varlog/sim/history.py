@@ -206,6 +206,8 @@ class Replica:
     """Why it failed."""
     excuse: str = ""
     """What its disk did to it, if anything; without it, no replica may fail."""
+    unfinished: str = ""
+    """Why it need not be finished though its log is sealed; empty: it must."""
     durable: int = 0
     committed: int = 0
     trimmed_slot: int = 0

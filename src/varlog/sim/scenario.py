@@ -524,10 +524,7 @@ class Scenario:
                 process = host.start(_stay)
                 audit = audit_node(process, self.infos, self.excuses.host_of, self.cluster.metadata)
                 for replica in await process.spawn(audit, "audit"):
-                    streams = {stream.id: stream for stream in streams_of(self.infos[replica.log])}
-                    if host is self._nemesis.rotting and replica.stream in streams:
-                        thin = self.excuses.thin(self.infos[replica.log], streams[replica.stream])
-                        replica.excuse = replica.excuse or thin
+                    self.excuses.excuse_replica(self.infos[replica.log], replica, host)
                     self.history.add(replica)
 
 

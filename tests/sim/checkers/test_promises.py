@@ -183,6 +183,13 @@ def test_i11_a_member_that_does_not_finish() -> None:
     assert story.violations("I11")
 
 
+def test_i11_a_member_that_cannot_finish_because_the_end_of_its_stream_is_gone() -> None:
+    story = Story()
+    story.seal(3)
+    story.replica("a", state="sealed", unfinished="the end of it was on one node alone")
+    assert not story.violations("I11")
+
+
 def test_i9_a_subscription_that_ends_before_the_sealed_log_does() -> None:
     story = Story()
     story.seal(4)

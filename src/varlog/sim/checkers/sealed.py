@@ -26,7 +26,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
         state = "sealed" if history.final.sealed else "open"
         yield history.violation("I11", f"{describe(first)}, but the log is {state} and ends at {history.final.tail}")
     for replica in history.replicas:
-        if replica.state in ("open", "sealed"):
+        if replica.state in ("open", "sealed") and not replica.unfinished:
             yield history.violation(
                 "I11", f"{describe(first)}, but stream {replica.stream} on node {replica.node} is {replica.state}"
             )
