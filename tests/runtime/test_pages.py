@@ -8,11 +8,11 @@ import pytest
 
 from varlog.runtime import disk, pages
 from varlog.runtime.disk import RealDisk
-from varlog.runtime.pages import DEAR_SECONDS_PER_BYTE, DEAR_WRITES, FIXED_SECONDS, KEEP_BYTES, STEP_BYTES, PageCache
+from varlog.runtime.pages import FIRST_REST_BYTES, KEEP_BYTES, LARGE_BYTES, STEP_BYTES, TRIAL_BYTES, WORTH, PageCache
 
 SIZE = 1 << 20
-DEAR = FIXED_SECONDS + 2 * SIZE * DEAR_SECONDS_PER_BYTE
-CHEAP = FIXED_SECONDS + SIZE * DEAR_SECONDS_PER_BYTE / 4
+DEAR = 1e-3
+CHEAP = DEAR * WORTH * 0.9
 STEPS_KEPT = KEEP_BYTES // STEP_BYTES
 
 
@@ -24,11 +24,17 @@ class Recorded:
         self.gone.append((start, end))
 
 
+def write(cache: PageCache, size: int, seconds: float) -> None:
+    """So much in large writes, each of which takes so long."""
+    for _ in range(size // SIZE):
+        cache.wrote(SIZE, seconds)
+
+
 def dear_cache() -> PageCache:
     cache = PageCache()
-    for _ in range(DEAR_WRITES):
-        cache.wrote(SIZE, DEAR)
-    assert cache.dear
+    write(cache, TRIAL_BYTES, DEAR)
+    write(cache, 2 * TRIAL_BYTES, CHEAP)
+    assert cache.settled
     return cache
 
 
@@ -37,25 +43,41 @@ def write_steps(cache: PageCache, file: Recorded, first: int, count: int) -> Non
         cache.passed(file, number * STEP_BYTES, (number + 1) * STEP_BYTES)
 
 
-def test_pages_are_dear_once_most_writes_say_so_and_from_then_on() -> None:
+def test_letting_go_is_tried_and_stays_if_it_pays() -> None:
     cache = PageCache()
-    for _ in range(10 * DEAR_WRITES):  # every second write met a stall
-        cache.wrote(SIZE, DEAR)
-        cache.wrote(SIZE, CHEAP)
-    assert not cache.dear
-    for _ in range(DEAR_WRITES):
-        cache.wrote(SIZE, DEAR)
-    assert cache.dear
-    for _ in range(10 * DEAR_WRITES):
-        cache.wrote(SIZE, CHEAP)
-    assert cache.dear
+    write(cache, TRIAL_BYTES - SIZE, DEAR)
+    assert not cache.lets_go
+    write(cache, SIZE, DEAR)
+    assert cache.lets_go
+    write(cache, TRIAL_BYTES, DEAR)  # what is let go by now is used only from now on
+    assert cache.lets_go
+    assert not cache.settled
+    write(cache, TRIAL_BYTES, CHEAP)
+    assert cache.lets_go
+    assert cache.settled
+    write(cache, 10 * TRIAL_BYTES, 2 * DEAR)
+    assert cache.lets_go
 
 
-def test_a_small_write_is_not_dear_for_what_every_write_costs() -> None:
+def test_what_does_not_pay_is_given_up_and_tried_again_later_and_later() -> None:
     cache = PageCache()
-    for _ in range(10 * DEAR_WRITES):
-        cache.wrote(100, FIXED_SECONDS)
-    assert not cache.dear
+    for rest in (FIRST_REST_BYTES, 2 * FIRST_REST_BYTES, 4 * FIRST_REST_BYTES):
+        write(cache, TRIAL_BYTES if rest == FIRST_REST_BYTES else 0, DEAR)
+        assert cache.lets_go
+        write(cache, 2 * TRIAL_BYTES, DEAR)
+        assert not cache.lets_go
+        write(cache, rest - TRIAL_BYTES, DEAR)
+        assert not cache.lets_go
+        write(cache, TRIAL_BYTES, DEAR)
+    write(cache, 2 * TRIAL_BYTES, CHEAP)
+    assert cache.settled
+
+
+def test_small_writes_tell_nothing() -> None:
+    cache = PageCache()
+    for _ in range(2 * TRIAL_BYTES // LARGE_BYTES):
+        cache.wrote(LARGE_BYTES - 1, DEAR)
+    assert not cache.lets_go
 
 
 def test_where_pages_cost_nothing_the_kernel_keeps_all() -> None:
@@ -102,7 +124,7 @@ def test_a_real_file_lets_go_what_is_written_and_reads_it_back(tmp_path: Path, m
 
     async def main() -> None:
         real = RealDisk(tmp_path)
-        real.pages.dear = True
+        real.pages.lets_go = True
         file = await real.open("data", create=True)
         for number in range(10):
             await file.write(number * step // 2, [bytes([number]) * (step // 2)], sync=True)

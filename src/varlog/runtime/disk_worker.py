@@ -143,7 +143,7 @@ class DiskWorker:
                 done = self._perform(writes)
                 self._performed += len(writes)
                 _tell(done)
-                if not self._pages.dear:
+                if not self._pages.settled:
                     size = sum(len(buffer) for write in writes for buffer in write.buffers)
                     self._pages.wrote(size, thread_time() - begun)
 
