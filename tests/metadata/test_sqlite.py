@@ -28,6 +28,7 @@ from varlog.metadata import database as database_module
 from varlog.metadata import sqlite as sqlite_module
 from varlog.metadata import watch as watch_module
 from varlog.metadata.database import APPLICATION_ID, Database, prefix_end
+from varlog.metadata.notes import Notes
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
@@ -213,16 +214,23 @@ def test_a_refused_round_does_not_use_up_versions(tmp_path: Path) -> None:
     database.close()
 
 
-def test_a_commit_that_fails_otherwise_stops_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Database) -> None:
+@pytest.mark.parametrize(("what", "method", "on_the_spot"), [(Notes, "add", 1024), (Database, "commit", -1)])
+def test_a_commit_that_fails_otherwise_stops_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: type, method: str, on_the_spot: int
+) -> None:
+    def fail(*_: object) -> None:
         raise DiskFailed("sync failed")
+
+    monkeypatch.setattr(sqlite_module, "ON_THE_SPOT_BYTES", on_the_spot)
 
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
         assert await store.commit(put("a"))
         watch = store.watch("")
+        while not store._resting:  # only then something is done on the spot
+            await asyncio.sleep(0.001)
         with monkeypatch.context() as patch:
-            patch.setattr(Database, "commit", fail)
+            patch.setattr(what, method, fail)
             with pytest.raises(DiskFailed, match="sync failed"):
                 await store.commit(put("b"))
         for _ in range(2):
@@ -244,6 +252,7 @@ def test_a_checkpoint_that_fails_stops_the_store(tmp_path: Path, monkeypatch: py
         store = await SqliteStore.open(tmp_path)
         monkeypatch.setattr(Database, "checkpoint_if_due", fail)
         monkeypatch.setattr(database_module, "LOG_PAGES", 1)
+        monkeypatch.setattr(sqlite_module, "ON_THE_SPOT_BYTES", -1)
         assert await store.commit(put("a"))  # this one is durable in the log
         await asyncio.gather(store.commit(put("b")), return_exceptions=True)  # may share the round that ends with it
         with pytest.raises(DiskFailed, match="has stopped"):

@@ -12,6 +12,9 @@ Settings, each measured: write-ahead log with a sync per commit; checkpoints are
 automatic one overlooks a failed sync, and because ours runs when nobody waits; exclusive locking, which
 spares the shared-memory file; the log's blocks are laid out at the start and then used over and over, which
 halves the time of a commit against a growing file.
+
+A transaction that nobody is before may be noted instead (`note`): it is durable in the file of `metadata.notes`, and
+what it changed is kept in memory, before what SQLite has, until the next transaction of SQLite's takes all of it in.
 """
 
 import os
@@ -21,15 +24,19 @@ from pathlib import Path
 from crc32c import crc32c
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unavailable, Unsupported, VarlogError
+from varlog.metadata.notes import Changes, Notes
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
 from varlog.runtime.lock import LOCK_FILE, FolderLock, make_data_folder
 
 FILE_NAME = "metadata.db"
+NOTES_NAME = FILE_NAME + "-notes"
 APPLICATION_ID = 0x56524C47
 """'VRLG' in the file's header tells ours from another program's."""
 SQLITE_MAGIC = b"SQLite format 3\x00"
-SCHEMA = 1
+SCHEMA = 2
+"""2: there may be notes beside the file."""
+WITHOUT_NOTES = 1
 PAGE_BYTES = 4096
 LOG_PAGES = 1000
 """Size of the write-ahead log beyond which it is written back and begun anew."""
@@ -87,6 +94,11 @@ class Database:
         """Of keys that transactions expected something of, since they were last changed."""
         self._unwritten_pages = 0
         """Pages, at most, in the write-ahead log that the file itself lacks."""
+        self._notes: Notes | None = None
+        """None: there was no room for them."""
+        self._noted: dict[str, Versioned | None] = {}
+        """What notes say of keys, and SQLite does not know yet; None: deleted. Taken in by whatever begins a
+        transaction of SQLite's, and empty again once that is durable."""
         make_data_folder(folder)
         self._lock = FolderLock(folder)
         try:
@@ -109,6 +121,7 @@ class Database:
             self._lay_out_log(connection)
             newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
             self.revision = connection.execute(newest).fetchone()[0]
+            self._open_notes(connection)
         except BaseException as error:
             connection.close()
             if isinstance(error, sqlite3.Error):
@@ -161,11 +174,30 @@ class Database:
 
     def _check(self, connection: sqlite3.Connection) -> None:
         schema = connection.execute("PRAGMA user_version").fetchone()[0]
-        if schema != SCHEMA:
+        if schema not in (WITHOUT_NOTES, SCHEMA):
             raise Unsupported(f"{self._path} has version {schema}, this release knows {SCHEMA}")
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             raise Corrupt(f"{self._path} is damaged: {verdict}")
+
+    def _open_notes(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            notes = Notes(self._path.parent / NOTES_NAME)
+        except NoSpace:
+            return  # there were none yet; do without
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            return
+        try:
+            found = notes.read(self.revision)
+        except BaseException:
+            notes.close()
+            raise
+        for note in found:
+            self._keep_noted(note.revision, note.changes)
+        self._notes = notes
 
     def _lay_out_log(self, connection: sqlite3.Connection) -> None:
         """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
@@ -187,14 +219,22 @@ class Database:
     # ------------------------------------------------------------ reading
 
     def get(self, key: str) -> Versioned | None:
+        if key in self._noted and not self._connection.in_transaction:
+            return self._noted[key]
         rows = self._select("WHERE key = ?", key)
         return rows[0][1] if rows else None
 
     def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
         end = prefix_end(prefix)
         if end is None:
-            return self._select("WHERE key >= ? ORDER BY key", prefix)
-        return self._select("WHERE key >= ? AND key < ? ORDER BY key", prefix, end)
+            rows = self._select("WHERE key >= ? ORDER BY key", prefix)
+        else:
+            rows = self._select("WHERE key >= ? AND key < ? ORDER BY key", prefix, end)
+        if not self._noted or self._connection.in_transaction:
+            return rows
+        found: dict[str, Versioned | None] = dict(rows)
+        found |= {key: noted for key, noted in self._noted.items() if key.startswith(prefix)}
+        return [(key, record) for key, record in sorted(found.items()) if record is not None]
 
     def _select(self, condition: str, *values: str) -> list[tuple[str, Versioned]]:
         try:
@@ -206,6 +246,66 @@ class Database:
                 raise Corrupt(f"{self._path}: the value of {key!r} does not match its checksum")
         return [(key, Versioned(value, version)) for key, value, version, _ in rows]
 
+    # ------------------------------------------------------------ notes
+
+    def note(self, transaction: Transaction) -> list[Change] | None:
+        """Judge a transaction and make it durable by a note, if there is one for it; as `apply` and `commit` else.
+
+        To be called between transactions of SQLite's.
+        """
+        if self._notes is None or transaction.delete_ranges or not self._expected(transaction):
+            return self._apply_alone(transaction)
+        changes: dict[str, bytes | None] = {**dict.fromkeys(transaction.delete), **transaction.put}
+        if not self._notes.add(self.revision + 1, changes):
+            return self._apply_alone(transaction)
+        made = [Change(key, None) for key in transaction.delete if self._exists(key)]
+        self._keep_noted(self.revision + 1, changes)
+        return [*made, *[Change(key, value) for key, value in transaction.put.items()]]
+
+    def _apply_alone(self, transaction: Transaction) -> list[Change] | None:
+        changes = self.apply(transaction, alone=True)
+        self.commit()
+        return changes
+
+    def _keep_noted(self, revision: int, changes: Changes) -> None:
+        self.revision = revision
+        for key, value in changes.items():
+            self._noted[key] = None if value is None else Versioned(value, revision)
+            self._versions.pop(key, None)
+
+    def _exists(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def settle(self) -> None:
+        """Have the file itself hold everything, as far as there is room: it is about to be closed."""
+        if not self._noted:
+            return
+        try:
+            self._begin()
+            self.commit()
+        except NoSpace:
+            self.roll_back()  # the notes stay, and tell whoever opens it next
+
+    def _begin(self) -> None:
+        """Begin a transaction of SQLite's, with what is noted as its first part."""
+        self._revision_before = self.revision
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            if self._noted:
+                self._take_in_notes()
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def _take_in_notes(self) -> None:
+        execute = self._connection.execute
+        for key, noted in self._noted.items():
+            if noted is None:
+                execute("DELETE FROM kv WHERE key = ?", (key,))
+            else:
+                execute(_UPSERT, (key, noted.value, noted.version, checksum(key, noted.value, noted.version)))
+            self._unwritten_pages += 1
+        execute("UPDATE counter SET revision = ?", (self.revision,))
+
     # ------------------------------------------------------------ writing
 
     def apply(self, transaction: Transaction, *, alone: bool = False) -> list[Change] | None:
@@ -216,9 +316,13 @@ class Database:
         """
         try:
             if not self._connection.in_transaction:
-                self._revision_before = self.revision
-                if not alone or len(transaction.put) != 1 or transaction.delete or transaction.delete_ranges:
-                    self._connection.execute("BEGIN IMMEDIATE")
+                single = (
+                    alone and len(transaction.put) == 1 and not transaction.delete and not transaction.delete_ranges
+                )
+                if single and not self._noted:
+                    self._revision_before = self.revision
+                else:
+                    self._begin()
             return self._change(transaction) if self._expected(transaction) else None
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
@@ -233,6 +337,9 @@ class Database:
     def _version(self, key: str) -> int:
         """0 if there is no such key."""
         known = self._versions.get(key)
+        if known is None and key in self._noted and not self._connection.in_transaction:
+            noted = self._noted[key]
+            known = self._versions[key] = 0 if noted is None else noted.version
         if known is None:
             row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
             known = self._versions[key] = 0 if row is None else row[0]
@@ -277,8 +384,15 @@ class Database:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
+                self._forget_noted()
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
+
+    def _forget_noted(self) -> None:
+        """SQLite has them, on disk."""
+        if self._noted and self._notes is not None:
+            self._noted = {}
+            self._notes.begin_anew()
 
     def roll_back(self) -> None:
         """Undo everything applied since the last commit."""
@@ -310,5 +424,7 @@ class Database:
     def close(self) -> None:
         try:
             self._connection.close()
+            if self._notes is not None:
+                self._notes.close()
         finally:
             self._lock.release()

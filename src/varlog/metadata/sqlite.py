@@ -176,8 +176,7 @@ class SqliteStore:
         if self._failed is not None:
             raise self._stopped(self._failed)
         try:
-            changes = database.apply(transaction, alone=True)
-            database.commit()
+            changes = database.note(transaction)
         except NoSpace as error:
             self._undo(database, [], error)
             if self._failed is not None:
@@ -238,6 +237,8 @@ class SqliteStore:
             self._tell(self._deliver, jobs)
             self._checkpoint(database)
         try:
+            if self._failed is None:
+                database.settle()
             database.close()
         except BaseException as error:  # noqa: BLE001 - the caller of close() gets it
             self._tell(self._deliver_ended, error)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from varlog.base.errors import InvalidArgument, Unavailable, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import DiskWorker, Write, call_loop, settle, translate
-from varlog.runtime.lock import LOCK_FILE, FolderLock
+from varlog.runtime.lock import LOCK_FILE, FolderLock, sync_folder
 from varlog.runtime.pages import STEP_BYTES, PageCache
 from varlog.wire.buffers import unfilled
 from varlog.wire.frame import Buffer
@@ -263,7 +263,7 @@ class RealDisk:
         await self._change(shutil.rmtree, path)
 
     async def sync_folder(self, path: str) -> None:
-        await self._change(_sync_folder, path)
+        await self._change(sync_folder, path)
 
     async def space(self) -> tuple[int, int]:
         found = await self._look(os.statvfs, "")
@@ -317,14 +317,6 @@ def _make_folders(path: str) -> None:
     os.makedirs(path, exist_ok=True)
 
 
-def _sync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 # ---------------------------------------------------------------- the folder itself
 
 
@@ -341,7 +333,7 @@ def _make_root(root: str) -> None:
             raise InvalidArgument(f"cannot make the data folder {root}: there is no folder {above}")
         try:
             os.mkdir(root)
-            _sync_folder(above)
+            sync_folder(above)
         except FileExistsError:
             pass  # another process was faster; the lock decides
         except OSError as error:

@@ -20,14 +20,14 @@ def make_data_folder(folder: Path) -> None:
             )
         try:
             folder.mkdir(exist_ok=True)  # another process may be faster; the lock decides
-            _sync(folder.absolute().parent)
+            sync_folder(folder.absolute().parent)
         except OSError as error:
             raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
     if not folder.is_dir():
         raise InvalidArgument(f"{folder} is not a folder")
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: str | Path) -> None:
     """A new name is there after a crash only if the folder it stands in was synced."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

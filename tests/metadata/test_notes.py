@@ -1,0 +1,212 @@
+"""Small transactions that are durable before SQLite has them: crashes, torn and flipped bytes, and what others see."""
+
+import errno
+import os
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from varlog.base.errors import Corrupt
+from varlog.metadata import notes as notes_module
+from varlog.metadata.database import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES, Database
+from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes
+from varlog.ports.disk import DiskFailed
+from varlog.ports.metadata import Change, Transaction, Versioned
+
+
+def crashed(folder: Path, to: Path) -> Path:
+    """What a process that dies now leaves behind."""
+    shutil.copytree(folder, to)
+    return to
+
+
+def contents(database: Database) -> dict[str, Versioned]:
+    return dict(database.scan(""))
+
+
+def in_sqlite(folder: Path) -> list[str]:
+    """Keys that SQLite itself has."""
+    connection = sqlite3.connect(f"file:{folder / FILE_NAME}?mode=ro", uri=True)
+    try:
+        return [key for (key,) in connection.execute("SELECT key FROM kv ORDER BY key")]
+    finally:
+        connection.close()
+
+
+def test_a_note_is_seen_and_survives_before_sqlite_has_it(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a")
+    database.apply(Transaction(put={"old": b"1", "gone": b"2"}))
+    database.commit()
+    assert database.note(Transaction(put={"new": b"3"}, delete=["gone", "never"])) == [
+        Change("gone", None),
+        Change("new", b"3"),
+    ]
+    seen = contents(database)
+    assert {key: record.value for key, record in seen.items()} == {"old": b"1", "new": b"3"}
+    assert database.get("gone") is None
+    assert database.get("new") == seen["new"]
+    after = crashed(tmp_path / "a", tmp_path / "b")
+    database.close()
+    assert "new" not in in_sqlite(after)
+    again = Database(after)
+    assert contents(again) == seen
+    assert again.revision == 2
+    again.settle()
+    again.close()
+    assert in_sqlite(after) == ["new", "old"]
+    again = Database(after)
+    assert (contents(again), again.revision) == (seen, 2)
+    again.close()
+
+
+def test_an_expectation_sees_notes(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.note(Transaction(put={"a": b"1"}))
+    assert database.note(Transaction(expect={"a": 0}, put={"a": b"2"})) is None
+    assert database.note(Transaction(expect={"a": 1}, put={"a": b"2"})) == [Change("a", b"2")]
+    assert database.apply(Transaction(expect={"a": 1}, put={"a": b"3"})) is None
+    database.commit()
+    assert database.get("a") == Versioned(b"2", 2)
+    database.close()
+
+
+def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
+    """Random transactions, noted or not, rolled back, crashed and opened again, beside a plain dictionary."""
+    chance = random.Random(7)
+    folder = tmp_path / "0"
+    database = Database(folder)
+    model: dict[str, Versioned] = {}
+    revision = 0
+    for step in range(1500):
+        keys = [f"k{chance.randrange(12)}" for _ in range(3)]
+        value = chance.randbytes(chance.choice([5, 700]))
+        transaction = Transaction(put={keys[0]: value}, delete=[key for key in keys[1:] if key != keys[0]])
+        if chance.random() < 0.1:
+            transaction.delete_ranges = [("x", "y")]
+        kind = chance.random()
+        if kind < 0.8:
+            database.note(transaction)
+        else:
+            database.apply(transaction)
+            database.apply(Transaction(expect={keys[0]: 0}, put={"never": b""}))
+            if kind < 0.9:
+                database.roll_back()
+            else:
+                database.commit()
+        if not 0.8 <= kind < 0.9:
+            revision += 1
+            for key in transaction.delete:
+                model.pop(key, None)
+            model[keys[0]] = Versioned(value, revision)
+        if chance.random() < 0.02:
+            folder = crashed(folder, tmp_path / str(step + 1))
+            database.close()
+            database = Database(folder)
+        assert contents(database) == model
+        assert database.revision == revision
+    database.close()
+
+
+def noted(folder: Path, count: int) -> bytes:
+    """So many notes in a store of their own; the bytes of their file."""
+    database = Database(folder)
+    for number in range(count):
+        database.note(Transaction(put={f"k{number}": b"v" * 600}))
+    database.close()
+    return (folder / NOTES_NAME).read_bytes()
+
+
+def test_a_torn_note_is_the_end(tmp_path: Path) -> None:
+    whole = noted(tmp_path / "a", 3)
+    last = 2 * 2 * PLACE_BYTES
+    for length in [0, 1, 7, 8, 20, 21, 100, PLACE_BYTES, PLACE_BYTES + 100]:
+        after = crashed(tmp_path / "a", tmp_path / f"torn-{length}")
+        (after / NOTES_NAME).write_bytes(whole[: last + length] + bytes(FILE_BYTES - last - length))
+        database = Database(after)
+        assert sorted(contents(database)) == ["k0", "k1"]
+        database.note(Transaction(put={"k9": b"over it"}))
+        database.close()
+        database = Database(after)
+        assert sorted(contents(database)) == ["k0", "k1", "k9"]
+        database.close()
+
+
+def test_a_damaged_note_before_others_is_no_end(tmp_path: Path) -> None:
+    whole = noted(tmp_path / "a", 3)
+    chance = random.Random(1)
+    for number in range(40):
+        at = chance.randrange(2 * 2 * PLACE_BYTES)
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << chance.randrange(8)
+        after = crashed(tmp_path / "a", tmp_path / f"flipped-{number}")
+        (after / NOTES_NAME).write_bytes(damaged)
+        if at % (2 * PLACE_BYTES) < 630:  # inside a note
+            with pytest.raises(Corrupt, match="is damaged"):
+                Database(after)
+        else:
+            Database(after).close()
+
+
+def test_a_full_file_goes_into_sqlite_and_begins_anew(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a")
+    places = FILE_BYTES // PLACE_BYTES
+    for number in range(places):
+        database.note(Transaction(put={f"k{number:04}": b"v"}))
+    database.note(Transaction(put={"one more": b"v"}))
+    database.note(Transaction(put={"and one": b"v"}))
+    after = crashed(tmp_path / "a", tmp_path / "b")
+    assert len(contents(database)) == places + 2
+    database.close()
+    assert len(in_sqlite(after)) == places + 1
+    database = Database(after)
+    assert len(contents(database)) == places + 2
+    database.close()
+
+
+def test_a_full_volume_has_no_notes_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Notes, "_lay_out", full)
+        database = Database(tmp_path)
+    assert database.note(Transaction(put={"a": b"1"})) == [Change("a", b"1")]
+    database.close()
+    assert in_sqlite(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_write_that_fails_is_of_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    notes = Notes(tmp_path / "notes")
+
+    def fail(*_: object) -> int:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(notes_module, "_write_durably", fail)
+    with pytest.raises(DiskFailed, match="notes"):
+        notes.add(1, {"a": b"1"})
+    monkeypatch.setattr(notes_module, "_write_durably", lambda *_: 5)
+    with pytest.raises(DiskFailed, match="only 5 of"):
+        notes.add(1, {"a": b"1"})
+    notes.close()
+
+
+def test_a_store_from_before_there_were_notes_is_taken_over(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database.close()
+    (tmp_path / NOTES_NAME).unlink()
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    connection.execute(f"PRAGMA user_version = {WITHOUT_NOTES}")
+    connection.close()
+    database = Database(tmp_path)
+    database.note(Transaction(put={"b": b"2"}))
+    assert sorted(contents(database)) == ["a", "b"]
+    database.close()
+    connection = sqlite3.connect(tmp_path / FILE_NAME)
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA
+    connection.close()
