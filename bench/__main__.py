@@ -99,6 +99,7 @@ def report(figures: Figures) -> Iterator[str]:
     yield ""
     yield "| the machine | |"
     yield "|---|---|"
+    yield f"| a call of a Python method | {spread([each.call_s * 1e9 for each in limits], '.0f')} ns |"
     yield f"| loopback echo | {spread([each.echo_s * 1e6 for each in limits], '.0f')} µs |"
     yield f"| write and sync 1 KiB | {spread([each.sync_1k_s * 1e6 for each in limits], '.0f')} µs |"
     yield f"| the same after 2 ms of rest | {spread([each.sync_1k_rested_s * 1e6 for each in limits], '.0f')} µs |"

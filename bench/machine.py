@@ -4,6 +4,7 @@
 - `sync`: writing N bytes over blocks that were written before, then fdatasync; one process, without a
   pause or, as an append that is alone meets the disk, after a pause.
 - `sync_three`: the same by three processes at once, as three replicas on one machine do it.
+- `call`: a call of a small Python method, over and over; most of what an append costs is some hundreds of those.
 """
 
 import multiprocessing
@@ -27,6 +28,7 @@ FILE_BYTES = 64 << 20
 class Machine:
     """All limits of one run. Times in seconds, rates in bytes a second."""
 
+    call_s: float
     echo_s: float
     sync_1k_s: float
     sync_1k_rested_s: float
@@ -47,7 +49,27 @@ def measure(folder: Path, seconds: float = 0.5) -> Machine:
         rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
         three, _ = sync(place, 3, 1024, seconds)
         _, rate_1m = sync(place, 3, 1 << 20, seconds)
-    return Machine(echo(2000), one, rested, three, rate_1m)
+    return Machine(call(), echo(2000), one, rested, three, rate_1m)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, number: int) -> None:
+        self.count += number
+
+
+def call(rounds: int = 200, calls: int = 1000) -> float:
+    """Seconds that a call of a method takes, with the loop around it."""
+    counter = _Counter()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for number in range(calls):
+            counter.add(number)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) / calls
 
 
 def echo(rounds: int = 5000) -> float:
