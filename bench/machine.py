@@ -4,6 +4,7 @@
 - `sync`: writing N bytes over blocks that were written before, then fdatasync; one process, without a
   pause or, as an append that is alone meets the disk, after a pause.
 - `sync_three`: the same by three processes at once, as three replicas on one machine do it.
+- `bare`: the messages and syncs of an append with no log in them, under `cut` and under `leader`.
 - `call`: a call of a small Python method, over and over; most of what an append costs is some hundreds of those.
 """
 
@@ -16,6 +17,8 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from bench import bare
 
 ROUNDS = 20_000
 """Most syncs of one process."""
@@ -34,6 +37,8 @@ class Machine:
     sync_1k_rested_s: float
     sync_1k_three_s: float
     write_three_1m: float
+    bare_cut_s: float
+    bare_leader_s: float
 
     @property
     def append_alone_s(self) -> float:
@@ -49,7 +54,8 @@ def measure(folder: Path, seconds: float = 0.5) -> Machine:
         rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
         three, _ = sync(place, 3, 1024, seconds)
         _, rate_1m = sync(place, 3, 1 << 20, seconds)
-    return Machine(call(), echo(2000), one, rested, three, rate_1m)
+        bare_cut, bare_leader = bare.measure(place, seconds)
+    return Machine(call(), echo(2000), one, rested, three, rate_1m, bare_cut, bare_leader)
 
 
 class _Counter:

@@ -30,11 +30,15 @@ WRITERS = 8
 SWITCHES = 100
 
 
-async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log | varlog.JournalLeader]) -> dict[str, float]:
-    """Rows of all, median and range over rounds that take turns; the median times of an append alone."""
+async def rates(
+    cluster: RunningCluster, folder: Path, logs: dict[str, varlog.Log | varlog.JournalLeader]
+) -> tuple[dict[str, float], list[machine.Machine]]:
+    """Rows of all, median and range over rounds that take turns; median times of an append alone, and the limits."""
     found: dict[tuple[str, str], list[appends.Rate]] = {}
+    limits = []
     for number in range(ROUNDS):
         print(f"round {number + 1} of {ROUNDS}", file=sys.stderr)
+        limits.append(await asyncio.to_thread(machine.measure, folder))
         for ordering, log in logs.items():
             for work, measured in (
                 ("alone", await appends.singles(cluster, log, 1, SECONDS)),
@@ -52,7 +56,7 @@ async def rates(cluster: RunningCluster, logs: dict[str, varlog.Log | varlog.Jou
             f"| {work} | {ordering} | {speeds[middle]:,.0f} ({speeds[0]:,.0f}-{speeds[-1]:,.0f}) "
             f"| {p50[middle]:.2f} ({p50[0]:.2f}-{p50[-1]:.2f}) | {p99[middle]:.1f} |"
         )
-    return {name: statistics.median(each.median_s for each in found["alone", name]) for name in logs}
+    return {name: statistics.median(each.median_s for each in found["alone", name]) for name in logs}, limits
 
 
 async def switches(log: varlog.Log) -> None:
@@ -96,18 +100,32 @@ async def check_entries(log: varlog.Log, acknowledged: int) -> None:
     print(f"{entries:,} entries, none lost or doubled; {await log.tail() - entries} positions were given up")
 
 
+def compare(alone: dict[str, float], limits: list[machine.Machine]) -> None:
+    """An append alone beside the limits of the same rounds."""
+    echo, sync, rested, bare_cut, bare_leader = (
+        statistics.median(getattr(each, name) for each in limits)
+        for name in ("echo_s", "sync_1k_s", "sync_1k_rested_s", "bare_cut_s", "bare_leader_s")
+    )
+    print(f"echo {echo * 1e6:.0f} us, write and sync of 1 KiB {sync * 1e6:.0f} us, after a rest {rested * 1e6:.0f} us")
+    print(f"with no log in it: cut {bare_cut * 1e6:.0f} us, leader {bare_leader * 1e6:.0f} us")
+    bare = {"cut": bare_cut, "leader": bare_leader, "journal": bare_leader}
+    for name, seconds in alone.items():
+        beside = f", {seconds / bare[name]:.2f} x with no log in it" if name in bare else ""
+        print(
+            f"{name} alone: {seconds / (echo + sync):.2f} x (one round trip + one sync), "
+            f"{seconds / (echo + rested):.2f} x (one round trip + one sync after a rest){beside}"
+        )
+
+
 async def main(folder: Path) -> None:
-    limits = machine.measure(folder)
-    print(f"echo {limits.echo_s * 1e6:.0f} us, write and sync of 1 KiB {limits.sync_1k_s * 1e6:.0f} us")
     with running_cluster(folder, nodes=3) as cluster:
         async with varlog.connect(cluster.url) as connected:
             logs: dict[str, varlog.Log | varlog.JournalLeader] = {
                 name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS
             }
             async with connected.journal("wal") as journal, journal.lead() as leader:
-                alone = await rates(cluster, logs | {"journal": leader})
-            for name, seconds in alone.items():
-                print(f"{name} alone: {seconds / (limits.echo_s + limits.sync_1k_s):.2f} x (one round trip + one sync)")
+                alone, limits = await rates(cluster, folder, logs | {"journal": leader})
+            compare(alone, limits)
             await switches(await connected.create_log("switched", ordering="cut", replicas=3))
 
 
