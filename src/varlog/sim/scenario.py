@@ -11,21 +11,17 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from itertools import cycle
 from random import Random
 from typing import Any, TypeVar
 
-from google.protobuf.message import Message
-
 from varlog.base.errors import AlreadyExists, Sealed, VarlogError
 from varlog.client import Cluster, Log, connect
-from varlog.client.describe import ClusterStatus
 from varlog.runtime.timeout import within
 from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.candidates import Chair
 from varlog.sim.checkers import Violation
-from varlog.sim.cluster import REPOSITORY_PORT, SimulatedCluster
+from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.drainer import Drainer
 from varlog.sim.excuses import Excuses, streams_of
 from varlog.sim.faults import Nemesis
@@ -35,18 +31,14 @@ from varlog.sim.keeper import Keeper
 from varlog.sim.loop import SimulatedLoop, SimulationError
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
+from varlog.sim.repair import BOUND_SECONDS, Repair
 from varlog.sim.reshaper import Reshaper, tell
 from varlog.sim.scrubbing import await_scrubbed
 from varlog.sim.sealer import Sealer
 from varlog.sim.trace import Trace
 from varlog.sim.weather import Weather
 from varlog.sim.workload import Worker
-from varlog.transport.peer import connect as connect_peer
-from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
-
-BOUND_SECONDS = 60.0
-"""Within so long after all faults have stopped, every stream takes an append and every subscriber is at the tail."""
 
 STABLE_SECONDS = 3.0
 """The log is taken to have come to rest when its tail has not moved for so long."""
@@ -82,7 +74,6 @@ class Scenario:
         self.violations: list[Violation] = []
         """What showed already while it was played."""
         self.stopping = False
-        self.infos: dict[str, pb.LogInfo] = {}
         self._sealer: Sealer | None = None
         self._reshaper: Reshaper | None = None
         self._keeper: Keeper | None = None
@@ -93,6 +84,7 @@ class Scenario:
         kinds = {"seals": shape.seals, "rebuilds": shape.rebuilds, "journal": shape.journal}
         self._nemesis = Nemesis(self.cluster, weather.faults, chance, **kinds)
         self.excuses = Excuses(self.cluster, self._nemesis, shape)
+        self._repair = Repair(loop, self.cluster, self.log_names, shape, self.excuses)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
@@ -100,6 +92,11 @@ class Scenario:
     @property
     def history(self) -> History:
         return self.recorder.history
+
+    @property
+    def infos(self) -> dict[str, pb.LogInfo]:
+        """The logs' records, as last seen."""
+        return self._repair.infos
 
     @property
     def faults(self) -> dict[str, int]:
@@ -250,7 +247,7 @@ class Scenario:
             self.violations += await archiver.wait(BOUND_SECONDS)
         await self._stop_rolling(admin, cluster)
         if self._nemesis.rotting is not None:
-            await await_scrubbed(admin, self._nemesis.rotting, self._ask, BOUND_SECONDS)
+            await await_scrubbed(admin, self._nemesis.rotting, self._repair.ask, BOUND_SECONDS)
         expected: dict[tuple[str, int], Expectation] = {}
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
@@ -260,9 +257,9 @@ class Scenario:
             self.violations += await self._keeper.wait(cluster, readable, BOUND_SECONDS)
         self.stopping = True
         await self._settle(admin, cluster)
-        await self._await_rebuilt(admin)
+        await self._repair.rebuilt(admin)
         self.violations += self.excuses.not_moved(self.infos)
-        await self._await_calm(admin, cluster)
+        self.violations += await self._repair.calm(admin, cluster)
         for (name, number), known in expected.items():
             self._expect_replicas(known, self.infos[name], number)
         for host in self.cluster.clients:
@@ -295,7 +292,8 @@ class Scenario:
         expected: dict[tuple[str, int], Expectation],
     ) -> bool:
         """Append to every stream that is not known yet. Whether there was one."""
-        await self._await_healed(admin)
+        # A flipped bit that nobody reads is never found: then time is left to look at the streams it did not hurt.
+        await self._repair.healed(admin, BOUND_SECONDS / (1 if self._nemesis.rotten is None else 2))
         probes = []
         for name, info in self.infos.items():
             for stream in streams_of(info):
@@ -314,24 +312,6 @@ class Scenario:
         for probe in probes:
             await probe
         return bool(probes)
-
-    async def _await_healed(self, admin: Process) -> None:
-        """Until streams that lost a member for good are replaced, where that can be, or time is up.
-
-        A flipped bit that nobody reads is never found: then time is left to look at the streams it did not hurt.
-        """
-        deadline = self.loop.now + BOUND_SECONDS / (1 if self._nemesis.rotten is None else 2)
-        while True:
-            self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
-            if all(map(self._is_whole, self.infos.values())) or self.loop.now > deadline:
-                return
-            await admin.clock.sleep(0.5)
-
-    def _is_whole(self, info: pb.LogInfo) -> bool:
-        well = [stream for stream in streams_of(info) if not self.excuses.excuse(info, stream)]
-        hurt = [stream for stream in well if any(self.excuses.trouble(info, stream, node) for node in stream.members)]
-        whole = not hurt and len(well) >= info.streams and not self.excuses.on_drained(info)
-        return info.sealed or not self.excuses.healable(info) or whole
 
     async def _look_at_chain(self, admin: Process, log: Log, name: str) -> None:
         record = self.recorder.begin(admin, Chain(log=name))
@@ -359,68 +339,6 @@ class Scenario:
                 if admin.clock.now() > deadline:
                     raise
                 await admin.clock.sleep(0.2)
-
-    async def _log_info(self, admin: Process, name: str) -> pb.LogInfo:
-        """The chain, asked for by the published protocol."""
-        reply = await self._ask(admin, Method.GET_LOG, pb.GetLogRequest(name=name))
-        assert isinstance(reply, pb.LogInfo)
-        return reply
-
-    async def _ask(self, admin: Process, method: Method, message: Message) -> Message:
-        hosts = cycle(self.cluster.repositories)
-        deadline = admin.clock.now() + BOUND_SECONDS
-        while True:
-            try:
-                address = f"{next(hosts).name}:{REPOSITORY_PORT}"
-                peer = await connect_peer(admin.world, address, {}, timeout=5.0)
-                try:
-                    reply: Message = (await peer.call(method, message, timeout=5.0)).message
-                finally:
-                    peer.close()
-            except VarlogError:
-                if admin.clock.now() > deadline:
-                    raise
-                await admin.clock.sleep(0.2)
-            else:
-                return reply
-
-    # ------------------------------------------------------------ rebuilding
-
-    async def _await_rebuilt(self, admin: Process) -> None:
-        """Until every stream that has ended has all its replicas again, where that can be, or time is up."""
-        began = self.loop.now
-        deadline = began + BOUND_SECONDS
-        while self.loop.now < deadline:
-            self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
-            reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
-            assert isinstance(reply, pb.StatusReply)
-            states = {(each.log, each.stream): list(each.replicas) for log in reply.logs for each in log.streams}
-            self.excuses.replicas = states
-            stored = sum(each.stored_bytes for replicas in states.values() for each in replicas)
-            copying = stored / self.shape.copy_bytes_per_s  # at most, however slow copies are
-            deadline = max(deadline, began + BOUND_SECONDS + copying)
-            if all(
-                self.excuses.thin(info, stream)
-                or all(each.state == pb.REPLICA_FINISHED for each in states.get((info.id, stream.id), ()))
-                for info in self.infos.values()
-                for stream in streams_of(info)
-                if stream.state == pb.STREAM_FINALIZED
-            ) and not self.excuses.not_moved(self.infos):
-                break
-            await admin.clock.sleep(0.5)
-        await self._await_bound(admin)
-
-    async def _await_bound(self, admin: Process) -> None:
-        """Until the backups of led streams have what is committed, on their disks too, or time is up."""
-        deadline = self.loop.now + BOUND_SECONDS
-        while self.loop.now < deadline:
-            reply = await self._ask(admin, Method.STATUS, pb.StatusRequest())
-            assert isinstance(reply, pb.StatusReply)
-            streams = [stream for log in reply.logs for stream in log.streams]
-            if all(each.contiguous >= stream.committed for stream in streams for each in stream.replicas):
-                break
-            await admin.clock.sleep(0.5)
-        await admin.clock.sleep(1.0)  # positions that came last are written after a short idle
 
     def _expect_replicas(self, known: Expectation, info: pb.LogInfo, number: int) -> None:
         stream = next(stream for stream in streams_of(info) if stream.id == number)
@@ -459,32 +377,6 @@ class Scenario:
                 break
         for subscription in self._open_subscriptions():
             subscription.must_catch_up = True
-
-    async def _await_calm(self, admin: Process, cluster: Cluster) -> None:
-        """Until the status names no trouble of a stream that has none: an operator must be able to believe it."""
-        deadline = self.loop.now + BOUND_SECONDS
-        while True:
-            try:
-                status = await cluster.status()
-                self.infos = {name: await self._log_info(admin, name) for name in self.log_names}
-                alarms = self._false_alarms(status)
-            except VarlogError as error:
-                alarms = [Violation("status", "", f"cannot be asked for: {error!r}")]
-            if not alarms or self.loop.now > deadline:
-                break
-            await admin.clock.sleep(1.0)
-        self.violations += alarms
-
-    def _false_alarms(self, status: ClusterStatus) -> list[Violation]:
-        found = []
-        for log in status.logs:
-            info = self.infos[log.log.name]
-            for stream, known in zip(log.streams, streams_of(info), strict=False):
-                troubled = any(self.excuses.trouble(info, known, node) for node in known.members)
-                troubled = troubled or bool(self.excuses.stuck_with_rot(info, known))
-                if stream.trouble and not troubled and not self.excuses.end_is_gone(info, known):
-                    found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
-        return found
 
     async def _tails(self, cluster: Cluster) -> dict[str, int] | None:
         try:
