@@ -168,11 +168,7 @@ class Leadership:
             raise again(self._ended)
 
     def _schedule(self) -> None:
-        """What comes first leaves at once; what comes behind it leaves together, with all that come this turn."""
-        segment = self._segment
-        if segment is not None and not segment.tenure.waiting and not self._lane.scheduled:
-            self._flush()
-        elif not self._lane.scheduled:
+        if not self._lane.scheduled:
             self._lane.scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 
