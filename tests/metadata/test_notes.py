@@ -80,7 +80,7 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
     database = Database(folder)
     model: dict[str, Versioned] = {}
     revision = 0
-    for step in range(1500):
+    for step in range(600):
         keys = [f"k{chance.randrange(12)}" for _ in range(3)]
         value = chance.randbytes(chance.choice([5, 700]))
         transaction = Transaction(put={keys[0]: value}, delete=[key for key in keys[1:] if key != keys[0]])
