@@ -16,6 +16,9 @@ from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
 
+NOTE_BYTES = 20 + 8 + 2 + 600
+"""Of a note with one key of two letters and a value of 600 bytes."""
+
 
 def crashed(folder: Path, to: Path) -> Path:
     """What a process that dies now leaves behind."""
@@ -110,44 +113,62 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
     database.close()
 
 
-def noted(folder: Path, count: int) -> bytes:
-    """So many notes in a store of their own; the bytes of their file."""
-    database = Database(folder)
+def noted(path: Path, count: int) -> bytes:
+    """So many notes, of two places each; the bytes of their file."""
+    notes = Notes(path)
     for number in range(count):
-        database.note(Transaction(put={f"k{number}": b"v" * 600}))
-    database.close()
-    return (folder / NOTES_NAME).read_bytes()
+        assert notes.add(number + 1, {f"k{number}": b"v" * 600})
+    notes.close()
+    return path.read_bytes()
+
+
+def read(path: Path, data: bytes) -> list[int]:
+    """The revisions that are found in a file of these bytes."""
+    path.write_bytes(data)
+    notes = Notes(path)
+    try:
+        return [note.revision for note in notes.read(0)]
+    finally:
+        notes.close()
 
 
 def test_a_torn_note_is_the_end(tmp_path: Path) -> None:
-    whole = noted(tmp_path / "a", 3)
+    whole = noted(tmp_path / "whole", 3)
     last = 2 * 2 * PLACE_BYTES
-    for length in [0, 1, 7, 8, 20, 21, 100, PLACE_BYTES, PLACE_BYTES + 100]:
-        after = crashed(tmp_path / "a", tmp_path / f"torn-{length}")
-        (after / NOTES_NAME).write_bytes(whole[: last + length] + bytes(FILE_BYTES - last - length))
+    for length in range(0, NOTE_BYTES, 7):
+        torn = whole[: last + length] + bytes(FILE_BYTES - last - length)
+        assert read(tmp_path / "torn", torn) == [1, 2]
+    assert read(tmp_path / "torn", whole) == [1, 2, 3]
+
+
+def test_a_note_is_written_over_a_torn_one(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a")
+    for number in range(3):
+        database.note(Transaction(put={f"k{number}": b"v" * 600}))
+    after = crashed(tmp_path / "a", tmp_path / "b")
+    database.close()
+    with (after / NOTES_NAME).open("r+b") as file:
+        file.seek(2 * 2 * PLACE_BYTES + 100)
+        file.write(bytes(PLACE_BYTES))
+    for expected in (["k0", "k1"], ["k0", "k1", "k9"]):
         database = Database(after)
-        assert sorted(contents(database)) == ["k0", "k1"]
+        assert sorted(contents(database)) == expected
         database.note(Transaction(put={"k9": b"over it"}))
-        database.close()
-        database = Database(after)
-        assert sorted(contents(database)) == ["k0", "k1", "k9"]
         database.close()
 
 
 def test_a_damaged_note_before_others_is_no_end(tmp_path: Path) -> None:
-    whole = noted(tmp_path / "a", 3)
+    whole = noted(tmp_path / "whole", 3)
     chance = random.Random(1)
-    for number in range(40):
+    for _ in range(300):
         at = chance.randrange(2 * 2 * PLACE_BYTES)
         damaged = bytearray(whole)
         damaged[at] ^= 1 << chance.randrange(8)
-        after = crashed(tmp_path / "a", tmp_path / f"flipped-{number}")
-        (after / NOTES_NAME).write_bytes(damaged)
-        if at % (2 * PLACE_BYTES) < 630:  # inside a note
+        if at % (2 * PLACE_BYTES) < NOTE_BYTES:
             with pytest.raises(Corrupt, match="is damaged"):
-                Database(after)
+                read(tmp_path / "flipped", bytes(damaged))
         else:
-            Database(after).close()
+            assert read(tmp_path / "flipped", bytes(damaged)) == [1, 2, 3]
 
 
 def test_a_full_file_goes_into_sqlite_and_begins_anew(tmp_path: Path) -> None:
