@@ -12,9 +12,10 @@ from tests.cluster.cluster import RealCluster, Server
 from tests.cluster.processes import VARLOG, Process, eventually, unexpected
 
 TOLD = re.compile(
-    r"varlog: (node|repository) \d+ (was ended by SIGKILL; starting it again|did not start: it said nothing; see .*)"
+    r"varlog: (node|repository) \d+ (was ended by SIGKILL; starting it again"
+    r"|did not start: (it said nothing; see .*|no repository at .*, trying on: .*))"
 )
-"""What `varlog up` says of a process that was killed, while it served or while it started."""
+"""What `varlog up` says of a process that was killed, while it served or while it started, with its last words."""
 
 
 class Member(Server):
