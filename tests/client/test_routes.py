@@ -1,4 +1,4 @@
-"""Looking up a log when whoever asked has given up; and which replicas are near."""
+"""Looking up a log when whoever asked has given up, or comes later than another; and which replicas are near."""
 
 import asyncio
 from pathlib import Path
@@ -40,6 +40,46 @@ def test_an_error_that_nobody_waits_for_is_none() -> None:
         assert defects == []
         with pytest.raises(Unavailable):
             await routes.refresh(5.0)
+        await scope.close()
+
+    run(story())
+
+
+class SlowToAnswer:
+    """Repositories that keep the answers to all questions, as of when they came, until told to give them."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.asked = 0
+        self.answer = asyncio.Event()
+
+    async def call(self, *arguments: object, timeout: float) -> pb.LogInfo:
+        self.asked += 1
+        found = pb.LogInfo(id=1, name="orders", version=self.version)
+        await self.answer.wait()
+        return found
+
+    async def peer(self, timeout: float) -> None:
+        raise Unavailable("it is not watched")
+
+    def moved(self) -> None: ...
+
+
+def test_who_asks_later_gets_what_was_so_later() -> None:
+    async def story() -> None:
+        scope, slow = Scope(), SlowToAnswer()
+        routes = Routes("orders", cast(Repositories, slow), real_world(), scope)
+        early = [asyncio.ensure_future(routes.refresh(5.0)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        assert slow.asked == 1, "those who ask at once share a question"
+        slow.version = 2
+        late = [asyncio.ensure_future(routes.refresh(5.0)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        assert slow.asked == 2, "one that has left may be answered with what was so before"
+        slow.answer.set()
+        await asyncio.gather(*early, *late)
+        assert routes.info is not None
+        assert routes.info.version == 2
         await scope.close()
 
     run(story())

@@ -71,6 +71,9 @@ class Routes:
         self._scope = scope
         self._watch: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
+        """A question that has not left yet."""
+        self._on_their_way = 0
+        """Questions that have."""
 
     # ------------------------------------------------------------ looking
 
@@ -133,16 +136,20 @@ class Routes:
         return self.info
 
     async def refresh(self, timeout: float) -> None:
-        """Ask the repository now; several who ask at once share the answer."""
-        if self._asking is None:
-            self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
-            self._asking.add_done_callback(_heed)
+        """Ask the repository now; several who ask at once share the answer.
+
+        The answer to a question that left earlier may be older than what the caller wants to know of.
+        """
+        asking = self._asking
+        if asking is None:
+            asking = self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
+            asking.add_done_callback(_heed)
         # A little more than what the question itself may take: it knows best why it was not answered.
-        await within(self._world.clock, timeout + GRACE_SECONDS, asyncio.shield(self._asking))
+        await within(self._world.clock, timeout + GRACE_SECONDS, asyncio.shield(asking))
 
     def refresh_soon(self) -> None:
         """Something did not fit: ask, but let nobody wait for it."""
-        if self._asking is None and self.info is not None:
+        if self._asking is None and not self._on_their_way and self.info is not None:
             self._scope.spawn(self._refresh_quietly(), name=f"refresh {self.name}")
 
     def adopt(self, info: pb.LogInfo) -> None:
@@ -151,6 +158,8 @@ class Routes:
         self._start_watch()
 
     async def _ask(self, timeout: float) -> None:
+        self._asking = None
+        self._on_their_way += 1
         try:
             found = await self._repositories.call(Method.GET_LOG, pb.GetLogRequest(name=self.name), timeout=timeout)
             self.adopt(cast(pb.LogInfo, found))
@@ -158,7 +167,7 @@ class Routes:
             self._gone()
             raise
         finally:
-            self._asking = None
+            self._on_their_way -= 1
 
     async def _refresh_quietly(self) -> None:
         try:
