@@ -48,7 +48,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "primary_asks_nobody": 150,
     "producers_forgotten": 60,
     "released_ahead": 20,
-    "read_at_the_head": 40,
+    "read_at_the_head": 80,
     "restarted_leader_goes_on": 40,
     "pushed_over_a_gap": 20,
     "restarted_sequencer_goes_on": 20,
