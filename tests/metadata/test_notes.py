@@ -5,7 +5,9 @@ import os
 import random
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,6 +199,28 @@ def test_a_full_volume_has_no_notes_and_loses_nothing(tmp_path: Path, monkeypatc
     assert database.note(Transaction(put={"a": b"1"})) == [Change("a", b"1")]
     database.close()
     assert in_sqlite(tmp_path) == ["a"]
+
+
+class Full(sqlite3.Connection):
+    """Of a volume that takes no change of a file's header."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql.startswith("PRAGMA user_version ="):
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return super().execute(sql, *parameters)
+
+
+def test_notes_are_not_overlooked_on_a_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(tmp_path / "a")
+    database.note(Transaction(put={"a": b"1"}))
+    after = crashed(tmp_path / "a", tmp_path / "b")
+    database.close()
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
+    database = Database(after)
+    assert database.get("a") == Versioned(b"1", 1)
+    database.close()
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])

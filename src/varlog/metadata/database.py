@@ -181,11 +181,14 @@ class Database:
             raise Corrupt(f"{self._path} is damaged: {verdict}")
 
     def _open_notes(self, connection: sqlite3.Connection) -> None:
+        """Take back what notes say. Where there is no room to make them there are none yet: do without."""
         try:
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            # What may have notes must be told apart without a write: a full volume is no reason to overlook them.
+            if connection.execute("PRAGMA user_version").fetchone()[0] == WITHOUT_NOTES:
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
             notes = Notes(self._path.parent / NOTES_NAME)
         except NoSpace:
-            return  # there were none yet; do without
+            return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
                 raise
@@ -258,7 +261,7 @@ class Database:
         changes: dict[str, bytes | None] = {**dict.fromkeys(transaction.delete), **transaction.put}
         if not self._notes.add(self.revision + 1, changes):
             return self._apply_alone(transaction)
-        made = [Change(key, None) for key in transaction.delete if self._exists(key)]
+        made = [Change(key, None) for key in transaction.delete if self.get(key) is not None]
         self._keep_noted(self.revision + 1, changes)
         return [*made, *[Change(key, value) for key, value in transaction.put.items()]]
 
@@ -272,9 +275,6 @@ class Database:
         for key, value in changes.items():
             self._noted[key] = None if value is None else Versioned(value, revision)
             self._versions.pop(key, None)
-
-    def _exists(self, key: str) -> bool:
-        return self.get(key) is not None
 
     def settle(self) -> None:
         """Have the file itself hold everything, as far as there is room: it is about to be closed."""
