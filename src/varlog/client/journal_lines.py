@@ -204,8 +204,7 @@ class _Line:
         peer = self._peer
         if peer is None:
             return
-        end = self._tenure.end
-        while self._cursor < end and peer.writable and len(self._in_flight) < JOURNAL_STORES_IN_FLIGHT:
+        while self._cursor < self._tenure.end and peer.writable and len(self._in_flight) < JOURNAL_STORES_IN_FLIGHT:
             end, body = self._tenure.after(self._cursor, JOURNAL_STORE_BYTES)
             if not body:
                 if self._tenure.dropped(self._cursor):

@@ -1,0 +1,36 @@
+"""How much a journal's leader has on its way to a member that is behind."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from tests.servers import run
+
+from varlog.base.ids import NodeId, Slot
+from varlog.client.journal_lines import _Line
+from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT
+from varlog.core.ordering.journal import Tenure
+
+
+def test_a_member_that_is_behind_gets_several_stores_at_once() -> None:
+    async def story() -> None:
+        sent: list[int] = []
+
+        def start_call(_: object, __: bytes, body: list[bytes], **___: object) -> "asyncio.Future[Any]":
+            sent.append(sum(map(len, body)))
+            return asyncio.get_running_loop().create_future()
+
+        tenure = Tenure[Any]([NodeId(1)], 1, 1 << 30)
+        for _ in range(2 * JOURNAL_STORES_IN_FLIGHT):
+            tenure.add(None, 1, bytes(JOURNAL_STORE_BYTES))
+        segment: Any = SimpleNamespace(
+            tenure=tenure, context=SimpleNamespace(world=None), encoded=lambda slot: str(slot).encode()
+        )
+        line = _Line(segment, NodeId(1))
+        peer: Any = SimpleNamespace(writable=True, start_call=start_call)
+        line._peer = peer
+        line.push()
+        assert sent == [JOURNAL_STORE_BYTES] * JOURNAL_STORES_IN_FLIGHT
+        assert line._cursor == Slot(JOURNAL_STORES_IN_FLIGHT)
+
+    run(story())
