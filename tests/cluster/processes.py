@@ -80,7 +80,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **(environment or {})},
                 start_new_session=True,  # a Ctrl-C is for the tests, which then end the others
             )
 
@@ -106,8 +106,26 @@ class Process:
         try:
             return self._running.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.kill()
-            raise AssertionError(f"{self} did not end within {seconds:g} s") from None
+            raise AssertionError(f"{self} did not end within {seconds:g} s: {self.where_it_is()}") from None
+
+    def brings(self, look: Callable[[], object], what: str, seconds: float = PATIENCE_S) -> None:
+        """Look again and again until there is something to see that this process is to bring about."""
+        try:
+            eventually(lambda: look() or not self.alive, what, seconds)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.where_it_is()}") from None
+        assert self.alive, f"{what}: {self} ended before: {self.last_words()}"
+
+    def where_it_is(self) -> str:
+        """End one that is late, for what it said and where each of its threads was."""
+        self.signal(signal.SIGABRT)
+        try:
+            if self._running is not None:
+                self._running.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pass  # stuck in the kernel, or stopped
+        self.kill()
+        return self.last_words()
 
     def pause(self) -> None:
         self.signal(signal.SIGSTOP)

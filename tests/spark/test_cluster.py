@@ -103,13 +103,12 @@ def test_a_query_and_a_job_survive_killed_executors_and_killed_storage_nodes(tmp
         job.start()
         try:
             for log, worker, node in ((streamed, workers[0], 0), (target, workers[1], 1)):
-                eventually(lambda log=log: log.tail() or not job.alive, "it is at work", 180)  # type: ignore[misc]
-                assert job.alive, job.last_words()
+                job.brings(log.tail, "it is at work", 180)
                 os.kill(worker.children()[0], signal.SIGKILL)
                 servers.nodes[node].kill()
                 reached = log.tail()
                 assert reached < COUNT
-                eventually(lambda log=log, reached=reached: log.tail() > reached or not job.alive, "it goes on", 180)  # type: ignore[misc]
+                job.brings(lambda log=log, reached=reached: log.tail() > reached, "it goes on", 180)  # type: ignore[misc]
                 servers.nodes[node].start()  # the next one may have the only other copy of something
             assert job.ended(240) == 0, job.last_words()
         finally:

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.cluster.cluster import RealCluster
-from tests.cluster.processes import Process, eventually
+from tests.cluster.processes import Process
 from tests.spark.query_program import count
 
 import varlog
@@ -109,8 +109,7 @@ def test_kill_9(
     query = Process("query", tmp_path, [sys.executable, *program])
     query.start()
     try:
-        eventually(lambda: counts.tail() >= 20 or not query.alive, "both queries are at work", 240)
-        assert query.alive, query.last_words()
+        query.brings(lambda: counts.tail() >= 20, "both queries are at work", 240)
     finally:
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
         query.kill()
