@@ -29,6 +29,8 @@ from varlog.wire.record import batches_in
 FILL_S = 0.1
 """Holes are filled after so long here."""
 NEVER_MS = 60_000
+COMPLETING = "complete what is half written"
+"""The name of a subscription's task."""
 
 
 @pytest.fixture(autouse=True)
@@ -212,6 +214,31 @@ def test_nobody_is_shown_what_the_last_member_lacks(tmp_path: Path) -> None:
                 assert len(part.body) == 0
 
     run(story())
+
+
+def test_a_subscription_that_is_closed_sees_to_nothing_any_more(tmp_path: Path) -> None:
+    """What it tried to complete on a member that is away is tried no more when nobody reads."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=1, streams=2)
+            assert [await grant(cluster, log), await grant(cluster, log)] == [1, 2]
+            await write(cluster, log, 2)
+            await cluster.stop_node(log.chain[0].streams[0].members[0])
+            async with two_clients(cluster) as (reader, _):
+                async with reader.subscribe(1) as subscription:
+                    waiting = asyncio.ensure_future(anext(subscription))
+                    while not tasks(COMPLETING):
+                        await asyncio.sleep(0.01)
+                with pytest.raises(StopAsyncIteration):
+                    await waiting
+                assert not tasks(COMPLETING)
+
+    run(story())
+
+
+def tasks(name: str) -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]
 
 
 # ---------------------------------------------------------------- holes

@@ -53,9 +53,11 @@ class Feed:
             self._spawn(self._find_limit, "find the end of a stream")
         self._changed()
 
-    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
+        """Work that ends with this feed."""
         self._tasks = [task for task in self._tasks if not task.done()]
-        self._tasks.append(self._context.scope.spawn(self._guard(work), name=name))
+        self._tasks.append(task := self._context.scope.spawn(self._guard(work), name=name))
+        return task
 
     async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Whatever ends a reader, the application must not wait for it for ever."""
@@ -88,7 +90,7 @@ class Feed:
         return self._merge.next
 
     def close(self) -> None:
-        """Stop all readers; who still waits finds the end."""
+        """Stop all that works for it; who still waits finds the end."""
         self._closed = True
         self._wake()
         self._cancel()
@@ -128,7 +130,7 @@ class Feed:
         self._timer = None
         self._context.routes.refresh_soon()  # it may be in a stream that we have not heard of
         if self._completing is None or self._completing.done():
-            self._completing = self._context.scope.spawn(self._complete(), name="complete what is half written")
+            self._completing = self._spawn(self._complete, "complete what is half written")
         for stream, reader in self._readers.items():
             if self._merge.empty(stream):
                 reader.suspect()
