@@ -1,5 +1,6 @@
 """What users and strangers do wrong, against the real programs: one clear line or a typed error, and nothing breaks."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -8,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.cluster import RealCluster, Server, real_cluster
-from tests.cluster.processes import run_varlog
+from tests.cluster.processes import eventually, run_varlog
 
 import varlog
 from varlog.base import errors
 from varlog.base.limits import BATCH_BYTES, ENTRY_BYTES, FRAME_BYTES
+from varlog.storage.volume import IDENTITY
 from varlog.transport.errors import decode_error
 from varlog.transport.tcp import parse_address
 from varlog.wire.frame import FRAME, PREFACE, Kind, encode_frame
@@ -61,6 +63,8 @@ def test_a_folder_of_another_cluster(cluster: RealCluster, tmp_path: Path) -> No
     """The data of a node that was started for another cluster is refused, and left as it is."""
     foreign = tmp_path / "foreign"
     with real_cluster(tmp_path, nodes=1) as other:
+        identity = other.data(1) / IDENTITY  # written when the repository knows the node already
+        eventually(lambda: json.loads(identity.read_text())["cluster_id"], "the node knows its cluster")
         other.nodes[0].stop()
         shutil.copytree(other.data(1), foreign)
     node = Server("foreigner", tmp_path, _node_arguments(cluster, foreign))
