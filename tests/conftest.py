@@ -14,12 +14,25 @@ SINGLE = "tests/sim/test_teeth.py"
 """Tests that take long and share nothing: each may be any process's. Last of all, to fill up whoever is free."""
 
 
+HEAVY = "tests/spark/"
+"""Each process that plays one of these runs a Java machine or more, all on the same processors: half of the processes
+do, as long as there is something else for the others. Spark gives up what has no answer for ten seconds."""
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """A process plays the tests of a file in a row, so that what they share is made once."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return nodeid if file == SINGLE else file
+
+    def _assign_work_unit(self, node: object) -> None:
+        """Of what waits, the first that suits the process."""
+        if self.nodes.index(node) % 2:
+            light = next((scope for scope in self.workqueue if not scope.startswith(HEAVY)), None)
+            if light is not None:
+                self.workqueue.move_to_end(light, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
