@@ -12,8 +12,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from varlog.spark import local_session
 
-ATTEMPTS = 5
-
 
 def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: bool = False) -> StreamingQuery:
     """Append how many entries there were by now of each last digit, whenever that changes."""
@@ -31,12 +29,13 @@ def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: b
 
 def running(start: Callable[[], StreamingQuery]) -> None:
     """Until the first micro-batch. Spark gives a Python process ten seconds, which on a busy machine are too few."""
-    for _ in range(ATTEMPTS):
+    while True:
         query = start()
         while query.isActive and not query.recentProgress:
             time.sleep(0.1)
         if query.isActive:
             return
+        print(f"begun again: {query.exception()}", file=sys.stderr)
 
 
 def main() -> None:
