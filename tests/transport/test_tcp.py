@@ -1,6 +1,7 @@
 """The real network: preface, refusals, one write a turn, limits, addresses."""
 
 import asyncio
+import gc
 import socket
 from math import inf
 from typing import Any
@@ -381,6 +382,28 @@ def test_a_connection_too_many_is_closed(make_loop: MakeLoop, monkeypatch: pytes
                 peer.close()
 
     run(make_loop, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize("turns", range(5))
+def test_who_comes_while_the_server_closes_is_hung_up_on(make_loop: MakeLoop, turns: int) -> None:
+    """However far the loop has come with the connection by then: it is closed, not left to be found as garbage."""
+
+    async def main() -> None:
+        async with served() as server:
+            with socket.create_connection(parse_address(server.address)) as late:
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                await server.close()
+                late.setblocking(False)
+                try:
+                    while await asyncio.wait_for(asyncio.get_running_loop().sock_recv(late, 100), 5):
+                        pass
+                except ConnectionResetError:
+                    pass
+
+    run(make_loop, main())
+    gc.collect()
 
 
 @on_each_loop

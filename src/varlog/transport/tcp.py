@@ -293,6 +293,11 @@ class TcpListener:
     async def close(self) -> None:
         self._closed = True
         if self._server is not None:
+            for each in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(each)
+            # What was accepted becomes a channel first, which is then closed: asyncio forgets it, open, if its server
+            # is closed by then.
+            await asyncio.sleep(0)
             self._server.close()
         for channel in list(self._channels):
             channel.abandon()
