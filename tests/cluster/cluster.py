@@ -184,6 +184,8 @@ class ClientProcess(Process):
         return self.role.startswith("subscribe")
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
+        if self.subscribes:
+            self._position.touch()  # from now on nothing is trimmed that it has not had
         self.command = [*self._fixed, "--life", str(self.life + 1)]
         super().start(environment)
 
@@ -200,8 +202,11 @@ class ClientProcess(Process):
     @property
     def position(self) -> int:
         """How far a subscriber is."""
-        path = self.folder / f"{self.name}.position"
-        return int(path.read_bytes() or b"0") if path.exists() else 0
+        return int(self._position.read_bytes() or b"0") if self._position.exists() else 0
+
+    @property
+    def _position(self) -> Path:
+        return self.folder / f"{self.name}.position"
 
 
 @contextmanager
