@@ -9,16 +9,20 @@ r"""The floor of an append: its messages and its syncs, and nothing else.
 
 The same processes on the same event loop, with a message of 256 bytes for each of ours and a protocol that only counts
 bytes. What an append takes beyond this is what a log is: batches, checksums, positions, retries, deadlines.
+
+Under `leader` also with no event loop: blocking sockets, which is what is left to the machine.
 """
 
 import asyncio
 import multiprocessing
 import os
+import select
 import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
@@ -62,14 +66,25 @@ async def connect(port: int, received: Callable[[Line, bytes], None]) -> Line:
     return line
 
 
-class Server:
-    """A member, the first of which is the primary, or the repository."""
+class File:
+    """Written from its beginning to its end, and again."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
         os.pwrite(self._file, bytes(FILE_BYTES), 0)
         os.fsync(self._file)
         self._offset = 0
+
+    def sync(self, data: bytes) -> None:
+        os.pwritev(self._file, (data,), self._offset, os.RWF_DSYNC)
+        self._offset = (self._offset + len(data)) % (FILE_BYTES - len(data))
+
+
+class Server:
+    """A member, the first of which is the primary, or the repository."""
+
+    def __init__(self, path: Path) -> None:
+        self._sync = File(path).sync
         self._reports = 0
         self._client: Line | None = None
         self._primary: Line | None = None
@@ -102,10 +117,6 @@ class Server:
             self._reports = 0
             self._sync(message)
             self._primary.send(COMMIT)
-
-    def _sync(self, data: bytes) -> None:
-        os.pwritev(self._file, (data,), self._offset, os.RWF_DSYNC)
-        self._offset = (self._offset + len(data)) % (FILE_BYTES - len(data))
 
 
 def serve(path: Path, pipe: Connection) -> None:
@@ -151,18 +162,9 @@ async def _appends(ports: list[int], seconds: float, message: bytes, answers: in
     return statistics.median(times)
 
 
-def measure(folder: Path, seconds: float = 1.0) -> tuple[float, float]:
-    """Median seconds of an append alone: under `cut`, and under `leader`."""
-    context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        pipes, processes = [], []
-        for number in range(MEMBERS + 1):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=serve, args=(Path(made) / f"file-{number}", theirs))
-            process.start()
-            theirs.close()
-            pipes.append(ours)
-            processes.append(process)
+def measure(folder: Path, seconds: float = 1.0) -> tuple[float, float, float]:
+    """Median seconds of an append alone: under `cut`, under `leader`, and that on blocking sockets."""
+    with _processes(serve, MEMBERS + 1, folder) as pipes:
         ports = [pipe.recv() for pipe in pipes]
         for number, pipe in enumerate(pipes):
             pipe.send((number, ports))
@@ -170,13 +172,73 @@ def measure(folder: Path, seconds: float = 1.0) -> tuple[float, float]:
             pipe.recv()
         cut = run(_appends(ports[:1], seconds, APPEND, 1))
         leader = run(_appends(ports[:MEMBERS], seconds, LEAD, ACKED_BY))
+    with _processes(answer, MEMBERS, folder) as pipes:
+        blocking = _lead([pipe.recv() for pipe in pipes], seconds)
+    return cut, leader, blocking
+
+
+@contextmanager
+def _processes(work: Callable[[Path, Connection], None], count: int, folder: Path) -> Iterator[list[Connection]]:
+    """So many, each with a file of its own, and a pipe to it."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        pipes, processes = [], []
+        for number in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, args=(Path(made) / f"file-{number}", theirs))
+            process.start()
+            theirs.close()
+            pipes.append(ours)
+            processes.append(process)
+        yield pipes
         for pipe in pipes:
             pipe.close()
         for process in processes:
             process.join()
-    return cut, leader
+
+
+# ---------------------------------------------------------------- blocking sockets
+
+
+def answer(path: Path, pipe: Connection) -> None:
+    """A member with no event loop, until its leader hangs up."""
+    file = File(path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        pipe.send(listener.getsockname()[1])
+        leader, _ = listener.accept()
+    leader.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with leader:
+        while message := leader.recv(MESSAGE_BYTES, socket.MSG_WAITALL):
+            file.sync(message)
+            leader.sendall(ACK)
+
+
+def _lead(ports: list[int], seconds: float) -> float:
+    """Median seconds until enough members have answered. The last one is waited for as well, and not counted."""
+    members = [socket.create_connection(("127.0.0.1", port)) for port in ports]
+    answers = select.poll()
+    for member in members:
+        member.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        answers.register(member, select.POLLIN)
+    by_number = {member.fileno(): member for member in members}
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        for member in members:
+            member.sendall(LEAD)
+        answered = 0
+        while answered < len(members):
+            for number, _ in answers.poll():
+                by_number[number].recv(MESSAGE_BYTES, socket.MSG_WAITALL)
+                answered += 1
+                if answered == ACKED_BY:
+                    times.append(time.perf_counter() - start)
+    for member in members:
+        member.close()
+    return statistics.median(times)
 
 
 if __name__ == "__main__":
-    cut_s, leader_s = measure(Path.cwd())
-    print(f"an append alone with no log in it: cut {cut_s * 1e6:.0f} µs, leader {leader_s * 1e6:.0f} µs")
+    cut_s, leader_s, blocking_s = measure(Path.cwd())
+    print(f"an append alone with no log in it: cut {cut_s * 1e6:.0f} µs, leader {leader_s * 1e6:.0f} µs, ", end="")
+    print(f"on blocking sockets {blocking_s * 1e6:.0f} µs")

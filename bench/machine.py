@@ -4,7 +4,7 @@
 - `sync`: writing N bytes over blocks that were written before, then fdatasync; one process, without a
   pause or, as an append that is alone meets the disk, after a pause.
 - `sync_three`: the same by three processes at once, as three replicas on one machine do it.
-- `bare`: the messages and syncs of an append with no log in them, under `cut` and under `leader`.
+- `bare`: the messages and syncs of an append with no log in them, under `cut`, `leader`, and that on plain sockets.
 - `call`: a call of a small Python method, over and over; most of what an append costs is some hundreds of those.
 """
 
@@ -39,6 +39,7 @@ class Machine:
     write_three_1m: float
     bare_cut_s: float
     bare_leader_s: float
+    bare_sockets_s: float
 
     @property
     def append_alone_s(self) -> float:
@@ -54,8 +55,8 @@ def measure(folder: Path, seconds: float = 0.5) -> Machine:
         rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
         three, _ = sync(place, 3, 1024, seconds)
         _, rate_1m = sync(place, 3, 1 << 20, seconds)
-        bare_cut, bare_leader = bare.measure(place, seconds)
-    return Machine(call(), echo(2000), one, rested, three, rate_1m, bare_cut, bare_leader)
+        bares = bare.measure(place, seconds)
+    return Machine(call(), echo(2000), one, rested, three, rate_1m, *bares)
 
 
 class _Counter:

@@ -102,12 +102,16 @@ async def check_entries(log: varlog.Log, acknowledged: int) -> None:
 
 def compare(alone: dict[str, float], limits: list[machine.Machine]) -> None:
     """An append alone beside the limits of the same rounds."""
-    echo, sync, rested, bare_cut, bare_leader = (
-        statistics.median(getattr(each, name) for each in limits)
-        for name in ("echo_s", "sync_1k_s", "sync_1k_rested_s", "bare_cut_s", "bare_leader_s")
+    echo, sync, rested, three, bare_cut, bare_leader, bare_sockets = (
+        statistics.median(getattr(each, f"{name}_s") for each in limits)
+        for name in ("echo", "sync_1k", "sync_1k_rested", "sync_1k_three", "bare_cut", "bare_leader", "bare_sockets")
     )
     print(f"echo {echo * 1e6:.0f} us, write and sync of 1 KiB {sync * 1e6:.0f} us, after a rest {rested * 1e6:.0f} us")
-    print(f"with no log in it: cut {bare_cut * 1e6:.0f} us, leader {bare_leader * 1e6:.0f} us")
+    print(f"the same by three processes at once {three * 1e6:.0f} us")
+    print(f"with no log in it: cut {bare_cut * 1e6:.0f} us, leader {bare_leader * 1e6:.0f} us, ", end="")
+    print(
+        f"on blocking sockets {bare_sockets * 1e6:.0f} us, {bare_sockets / (echo + sync):.2f} x (a round trip + a sync)"
+    )
     bare = {"cut": bare_cut, "leader": bare_leader, "journal": bare_leader}
     for name, seconds in alone.items():
         beside = f", {seconds / bare[name]:.2f} x with no log in it" if name in bare else ""
