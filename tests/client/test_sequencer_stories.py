@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.repository.test_sequencer import create, write
+from tests.repository.test_sequencer import create, roll, write
 from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
 
 import varlog
-from varlog.base.errors import Conflict, InvalidArgument, Junk, OutcomeUnknown, Unsupported
+from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, OutcomeUnknown, Unsupported
 from varlog.base.ids import Slot
 from varlog.client import chain
 from varlog.client.chain import Chain
@@ -233,6 +233,55 @@ def test_a_subscription_that_is_closed_sees_to_nothing_any_more(tmp_path: Path) 
                 with pytest.raises(StopAsyncIteration):
                     await waiting
                 assert not tasks(COMPLETING)
+
+    run(story())
+
+
+def test_a_segment_that_ends_while_a_gap_is_mended_is_left_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer hears it from the member that it asks how far it is: the caller sees none of it."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            assert await grant(cluster, log) == 1
+
+            async def overdue(self: Chain, missing: Slot) -> bool:
+                await roll(cluster)
+                return True
+
+            monkeypatch.setattr(Chain, "_is_overdue", overdue)
+            async with two_clients(cluster) as (writer, reader):
+                ack = await writer.append(b"goes on")
+                assert await entries(reader) == [(ack.glsn, b"goes on")]
+
+    run(story())
+
+
+@pytest.mark.parametrize("need", [ask_tail, append_behind])
+def test_what_has_rotted_before_others_got_it_is_nobodys_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[varlog.Log], Awaitable[None]]
+) -> None:
+    """It was never acknowledged. Whoever needs what lies behind it waits until the member works, or the segment ends."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            assert await grant(cluster, log) == 1
+            await write(cluster, log, 1, members=1)
+            plain, refusals = Chain._copy, [0, 0]
+
+            async def copy(self: Chain, place: int, start: Slot, end: Slot) -> None:
+                if refusals:
+                    refusals.pop()
+                    raise Corrupt("a batch does not match its checksum", start)
+                await plain(self, place, start, end)
+
+            monkeypatch.setattr(Chain, "_copy", copy)
+            async with two_clients(cluster) as (one, _):
+                await need(one)
+            assert not refusals
 
     run(story())
 

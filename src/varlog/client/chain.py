@@ -40,8 +40,9 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import batches_in
 
-PASSING = (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, ReplicaFailed)
-"""Errors of a member after which it is asked again, as long as the segment has not ended."""
+PASSING = (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, ReplicaFailed, Corrupt)
+"""Errors of a member after which it is asked again, as long as the segment has not ended: it may come back, or be
+replaced, with which the segment ends. What has rotted on it before others got it was never acknowledged."""
 
 
 class Lost(Exception):
@@ -102,6 +103,10 @@ class Chain:
                 await self._copy(place, missing, before)
             elif await self._is_overdue(missing):
                 await self._fill(before)
+        except Sealed as sealed:
+            raise Over from sealed
+        except Gap:
+            pass  # it has moved on
         except PASSING as error:
             await self._wait(error, 1)
 
