@@ -259,6 +259,29 @@ def test_what_was_never_sent_is_known_not_to_be_there() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_of_a_stream_that_has_ended_each_member_is_asked_in_turn(batches: int) -> None:
+    """However many batches were on their way: one member that knows nothing is left for the next."""
+
+    async def story() -> None:
+        async with scripted(nodes=3, replicas=3) as (cluster, client):
+            log = client.log("log")
+            await log.append(b"first")
+            held: list[Callable[[], None]] = []
+            cluster.nodes[0].on_append = hold(held)
+            cluster.nodes[1].on_append = fail_with(NotFound("it has no such replica"), 1000)
+            waiting = []
+            for number in range(batches):
+                waiting.append(asyncio.ensure_future(log.append(b"%d" % number)))
+                await until(lambda number=number: len(held) > number)  # type: ignore[misc]
+            cluster.info.sealed = True
+            cluster.change()
+            assert [ack.first for ack in await asyncio.gather(*waiting)] == list(range(2, batches + 2))
+            assert len(cluster.nodes[0].appends) == batches + 1, "the primary would have come last"
+
+    run(story())
+
+
 def test_a_cancelled_append_leaves_the_others_of_its_batch_alone() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):

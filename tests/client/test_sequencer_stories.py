@@ -263,7 +263,7 @@ def test_a_segment_that_ends_while_a_gap_is_mended_is_left_for_the_next(
 def test_what_has_rotted_before_others_got_it_is_nobodys_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: Callable[[varlog.Log], Awaitable[None]]
 ) -> None:
-    """It was never acknowledged. Whoever needs what lies behind it waits until the member works, or the segment ends."""
+    """It was never acknowledged: who needs what lies behind it waits until the member works, or the segment ends."""
 
     async def story() -> None:
         async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:

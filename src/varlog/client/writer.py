@@ -241,7 +241,7 @@ class StreamWriter:
 
     def _transmit(self, peer: Peer, session: Session[Carried], flight: Flight[Carried]) -> None:
         transmission = session.sent(flight)
-        answered = partial(self._answered, session, transmission)
+        answered = partial(self._answered, peer, session, transmission)
         body = (flight.batch.data,)
         peer.start_call(Method.APPEND, self._request, body, timeout=self._answer_seconds, answered=answered)
 
@@ -253,7 +253,7 @@ class StreamWriter:
             self._failures = 0
         except VarlogError:
             self._routes.refresh_soon()  # it may have moved
-            self._trouble()
+            self._trouble(None)
             self._wait()
         finally:
             self._connecting = None
@@ -275,10 +275,13 @@ class StreamWriter:
         if self.idle:
             self._owner.has_room()
 
-    def _trouble(self) -> None:
-        """Nobody answers: no new batches for this stream until what is on its way is answered."""
+    def _trouble(self, peer: Peer | None) -> None:
+        """Nobody answers: no new batches for this stream until what is on its way is answered.
+
+        Of a stream that has ended another member is asked, once, however many batches this one did not answer.
+        """
         self.stalled = not self.idle
-        if self._ended:
+        if self._ended and peer is self._peer:
             self._peer = None
             self._turn = (self._turn + 1) % len(self._routes.now(self.route).members)
         now = self._world.clock.now()
@@ -289,7 +292,7 @@ class StreamWriter:
     # ------------------------------------------------------------ answers
 
     def _answered(
-        self, session: Session[Carried], sent: Transmission[Carried], answer: "asyncio.Future[Reply]"
+        self, peer: Peer, session: Session[Carried], sent: Transmission[Carried], answer: "asyncio.Future[Reply]"
     ) -> None:
         error = answer.exception()
         if self._closed:
@@ -297,7 +300,7 @@ class StreamWriter:
         if error is None:
             self._acked(session, sent, answer.result().message)
         elif isinstance(error, VarlogError):
-            self._failed(session, sent, error)
+            self._failed(peer, session, sent, error)
         else:
             raise error
         if session.forgotten or self._over:
@@ -324,7 +327,7 @@ class StreamWriter:
         else:
             batch.acked(Glsn(reply.glsn), self.route)
 
-    def _failed(self, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
+    def _failed(self, peer: Peer, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
         if isinstance(error, Gap):
             self._gaps += session.gap(sent, error.expected)
             if self._gaps > PATIENT_GAPS:
@@ -334,20 +337,20 @@ class StreamWriter:
             self._wait(error.retry_after * self._world.random.uniform(1.0, 1.5))
         elif isinstance(error, ConnectionLost | Timeout | OutcomeUnknown) or type(error) is VarlogError:
             session.lost(sent)
-            self._trouble()
+            self._trouble(peer)
             if not isinstance(error, Timeout):
                 self._wait()
         elif isinstance(error, Unavailable) or (self._ended and isinstance(error, NotFound)):
             session.put_off(sent)
-            self._trouble()
+            self._trouble(peer)
             self._wait()
         else:
-            self._refused(session, sent, error)
+            self._refused(peer, session, sent, error)
 
-    def _refused(self, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
+    def _refused(self, peer: Peer, session: Session[Carried], sent: Transmission[Carried], error: VarlogError) -> None:
         behind = session.refused(sent, final=isinstance(error, FINAL))
         if behind is None:
-            self._trouble()
+            self._trouble(peer)
             self._wait()
             return
         self._renew(session, error)
