@@ -142,14 +142,18 @@ class Excuses:
         return all(self.has_source(info, stream) for stream in streams_of(info))
 
     def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Not under `cut`: one node alone may have the last slots of a segment, unacknowledged, and be lost, or rot."""
+        """Not under `cut`: one node alone may have the last slots of a segment, unacknowledged, and be lost, or rot.
+
+        A replica that has failed, as junk was decided where it has something, has nothing that others could copy.
+        """
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
         out = [host for host in (self.lost, self._nemesis.rotten, self._nemesis.rotting) if host is not None]
         gone = [node for node in stream.members if self.host_of(info, node) in out]
         if ordering == "cut" or not gone:
             return False
         known = self.replicas.get((info.id, stream.id), ())
-        tails = [each.contiguous for each in known if each.reported and each.node not in gone]
+        whole = [each for each in known if each.reported and each.state != pb.REPLICA_FAILED and each.node not in gone]
+        tails = [each.contiguous for each in whole]
         return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
 
     def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
