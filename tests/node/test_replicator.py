@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from varlog.base.errors import Gap, NoSpace, VarlogError
+from varlog.base.errors import Gap, NoSpace, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.replica import ReplicaState
 from varlog.node import copier
@@ -50,8 +50,9 @@ class Peer:
 class Stage:
     """A replicator between a replica of which everything is on disk, and a peer."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, away: bool = False) -> None:
         self.peer = Peer()
+        self._away = away
         self.reads: list[asyncio.Future[None]] = []
         log = SimpleNamespace(durable=slots, appended=slots, read=self._read)
         self.replica: Any = SimpleNamespace(
@@ -71,6 +72,8 @@ class Stage:
         self.task = asyncio.create_task(replicator.run())
 
     async def _connect(self, _: NodeId) -> Peer:
+        if self._away:
+            raise Unavailable("it is away")
         return self.peer
 
     async def _read(self, start: int, _: int, __: int) -> SimpleNamespace:
@@ -84,9 +87,9 @@ class Stage:
             await asyncio.sleep(0)
 
 
-def play(story: Callable[[Stage], Awaitable[None]], slots: int) -> None:
+def play(story: Callable[[Stage], Awaitable[None]], slots: int, *, away: bool = False) -> None:
     async def run() -> None:
-        stage = Stage(slots)
+        stage = Stage(slots, away)
         try:
             await stage.turns()
             await story(stage)
@@ -130,3 +133,11 @@ def test_a_batch_that_meets_a_full_connection_leaves_when_there_is_room() -> Non
         assert [(slot, body) for slot, body, _ in stage.peer.sent] == [(0, [b"x"])]
 
     play(story, slots=0)
+
+
+def test_a_backup_that_is_away_is_not_looked_for_when_its_stream_is_finished() -> None:
+    async def story(stage: Stage) -> None:
+        stage.replica.state = ReplicaState.FINISHED
+        await asyncio.wait_for(stage.task, 5)
+
+    play(story, slots=0, away=True)

@@ -23,6 +23,8 @@ PAUSE_S = 0.002
 """After a failure, before the next try; doubles up to `LONGEST_PAUSE_S`. Short at first: all members of a stream are
 opened at the same time, and its primary may ask a backup that is not ready yet."""
 LONGEST_PAUSE_S = 1.0
+OVER = (ReplicaState.FAILED, ReplicaState.FINISHED)
+"""A backup that could not be reached until then is brought up by who finishes it, or copied as a whole."""
 
 Connect = Callable[[NodeId], Awaitable[Peer]]
 
@@ -45,7 +47,7 @@ class Copier(ABC):
         """Until cancelled, or until the replica is finished or failed."""
         pause = PAUSE_S
         try:
-            while self._replica.state is not ReplicaState.FAILED:
+            while self._replica.state not in OVER:
                 began = self._clock.now()
                 try:
                     await self._follow(await self._connect(self._backup))
