@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import Model, batch, bind, create, reopen, run
 
+from varlog.base.errors import ReplicaFailed
 from varlog.base.ids import Glsn
 from varlog.ports.disk import DiskFailed
 from varlog.storage import index, reader
@@ -108,7 +109,7 @@ class History:
         self.disk.lose_power_in_sync = True
         try:
             await (await reopen(self.disk)).close()
-        except DiskFailed:
+        except ReplicaFailed:
             self.disk.crash(lambda number: bool(bits >> number % 61 & 1), block=block)
         self.disk.lose_power_in_sync = False
 

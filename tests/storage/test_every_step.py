@@ -7,7 +7,7 @@ import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, REPLICA, append, batch, bind, create, fill, read_all, reopen, run
 
-from varlog.base.errors import NotFound
+from varlog.base.errors import NotFound, ReplicaFailed
 from varlog.base.ids import Glsn, Slot
 from varlog.ports.disk import DiskFailed
 from varlog.storage.replica_log import ReplicaLog
@@ -27,7 +27,7 @@ async def interrupted(disk: CrashDisk, steps: int, act: Awaitable[object]) -> bo
     disk.steps_left = steps
     try:
         await act
-    except DiskFailed:
+    except (DiskFailed, ReplicaFailed):
         return True
     finally:
         disk.steps_left = None

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, ReplicaFailed, VarlogError
 from varlog.base.ids import ReplicaId
-from varlog.ports.disk import Disk
+from varlog.ports.disk import Disk, replace_file
+from varlog.storage.layout import FAILED
 
 ADVICE = "rebuild this replica from its peers; `varlog segment verify` lists all damage"
 
@@ -26,6 +27,16 @@ class Place:
         error = Corrupt(f"replica {self.replica}, slot {slot}, {where}: {what}; {ADVICE}", slot)
         error.replica = str(self.replica)
         return error
+
+
+async def mark_failed(place: Place, cause: VarlogError) -> ReplicaFailed:
+    """Leave a mark for the next opening, if the disk still takes one: what is there is not trusted again."""
+    what = f"replica {place.replica} has stopped: {cause.message}"
+    try:
+        await replace_file(place.disk, place.path(FAILED), cause.message.encode())
+    except VarlogError as second:
+        what = f"{what} (and it could not be marked: {second.message})"
+    return ReplicaFailed(what)
 
 
 async def read_whole(disk: Disk, path: str) -> bytes:

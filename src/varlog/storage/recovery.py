@@ -19,7 +19,8 @@ be hit: a file gets its name after everything in the file before it was synced. 
    header is overwritten with zeros before anything else is written. Older generations are no danger.
 4. *What is believed is on disk.* After the death of the process alone, the last group may be in the
    page cache only, or, after a failed sync, look clean without being on disk. It is written again, with
-   the zeros, and synced, before `open` returns and anybody is told of it.
+   the zeros, and synced, before `open` returns and anybody is told of it; so are the names of the files.
+   If that fails the replica has failed for good: the next opening could not tell the zeros from what is on disk.
 5. *A second crash during 3 and 4* leaves, per block, the old bytes or the new: before X these are the
    same bytes; behind X the zeros only destroy, or make whole the very record that was lost, of which
    nobody was told. Opening again starts over, with the same or a later X, and 1 to 4 hold as before.
@@ -31,9 +32,9 @@ of the file behind them names, and no further look is taken at what lies beyond 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from varlog.base.errors import Corrupt, NotFound, ReplicaFailed, Unsupported
+from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed, Unsupported
 from varlog.base.ids import Slot
-from varlog.ports.disk import Disk, File
+from varlog.ports.disk import Disk, DiskFailed, File
 from varlog.storage import layout
 from varlog.storage.damage import Damage
 from varlog.storage.damage import decode as decode_damage
@@ -41,7 +42,7 @@ from varlog.storage.facts import Facts
 from varlog.storage.files import DataFile, Files
 from varlog.storage.index import BindingColumn, Columns
 from varlog.storage.layout import FILE_HEADER_BYTES, data_name, index_name, slot_of_name
-from varlog.storage.place import Place, read_whole
+from varlog.storage.place import Place, mark_failed, read_whole
 from varlog.storage.pool import FilePool
 from varlog.storage.producers import ProducerTable
 from varlog.storage.scan import FileScan, copy_bindings, scan_file
@@ -72,6 +73,7 @@ async def recover(disk: Disk, folder: str, file_bytes: int) -> Recovered:
     if layout.FAILED in names:
         reason = (await read_whole(disk, f"{folder}/{layout.FAILED}")).decode(errors="replace")
         raise ReplicaFailed(f"the replica in {folder} stopped earlier and is not trusted again: {reason}")
+    await disk.sync_folder(folder)  # rule 4, of names: a file that only the cache knows would be lost with all in it
     place, spec = await _read_spec(disk, folder, names)
     recovery = _Recovery(place, spec, names, file_bytes)
     await recovery.run()
@@ -257,7 +259,7 @@ class _Recovery:
                     what = f"{stop.reason}, but what lies behind shows that it was synced"
                     raise self._place.corrupt(file.name, scan.end_slot, what, stop.offset)
                 dirty_end = behind.end
-            await _settle(handle, scan.last_group, stop.offset, dirty_end)
+            await self._settle(handle, scan.last_group, stop.offset, dirty_end)
         if dirty_end > stop.offset:
             self.result.notes.append(
                 f"{file.name}: a torn tail of {dirty_end - stop.offset} bytes behind slot {scan.end_slot} was cut off"
@@ -265,6 +267,12 @@ class _Recovery:
         file.end, file.end_slot = stop.offset, scan.end_slot
         self._scans[file] = scan
         self.result.facts = scan.facts
+
+    async def _settle(self, file: File, last_group: int, end: int, dirty_end: int) -> None:
+        try:
+            await _write_anew(file, last_group, end, dirty_end)
+        except DiskFailed as error:
+            raise await mark_failed(self._place, error) from error
 
     def _bind_last(self) -> None:
         """The last file's slots can only be bound by records of its own."""
@@ -275,10 +283,11 @@ class _Recovery:
         last.columns = Columns(scan.index, column)
 
 
-async def _settle(file: File, last_group: int, end: int, dirty_end: int) -> None:
-    """Write the last group anew and zeros behind it, in bounded pieces, and sync it all (rules 3 to 5)."""
-    if end == dirty_end == FILE_HEADER_BYTES:
-        return
+async def _write_anew(file: File, last_group: int, end: int, dirty_end: int) -> None:
+    """Write the last group and zeros behind it, in bounded pieces, and sync it all (rules 3 to 5).
+
+    Also where there is nothing to write: zeros of an opening that was broken off may not be on disk.
+    """
     offset = last_group
     while offset < end:
         data = await file.read(offset, min(WINDOW_BYTES, end - offset))
@@ -289,4 +298,7 @@ async def _settle(file: File, last_group: int, end: int, dirty_end: int) -> None
         await file.write(offset, [bytes(size)], sync=False)
         offset += size
     first = await file.read(last_group, 8)
-    await file.write(last_group, [first], sync=True)
+    try:
+        await file.write(last_group, [first], sync=True)
+    except NoSpace as full:
+        raise DiskFailed(f"what was written could not be synced: {full.message}") from full

@@ -41,7 +41,7 @@ from varlog.storage.folders import complete_copy, drop_folder, make_folder
 from varlog.storage.group import finish_record, seal_record, trim_record
 from varlog.storage.housekeeping import free_trimmed, write_sidecars
 from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
-from varlog.storage.place import Place
+from varlog.storage.place import Place, mark_failed
 from varlog.storage.pool import FilePool
 from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
@@ -240,13 +240,10 @@ class ReplicaLog:
             raise InvalidArgument(f"replica {self.replica} is closed")
 
     async def _fail(self, cause: VarlogError) -> None:
-        """Stop for good, and leave a mark for the next opening if the disk still takes one."""
-        what = f"replica {self.replica} has stopped: {cause.message}"
-        self._failure = ReplicaFailed(what, self.durable)
-        try:
-            await replace_file(self._place.disk, self._place.path(layout.FAILED), cause.message.encode())
-        except VarlogError as second:
-            self._failure = ReplicaFailed(f"{what} (and it could not be marked: {second.message})", self.durable)
+        """Stop for good."""
+        self._failure = ReplicaFailed(f"replica {self.replica} has stopped: {cause.message}", self.durable)
+        marked = await mark_failed(self._place, cause)
+        self._failure = ReplicaFailed(marked.message, self.durable)
         self._failure.__cause__ = cause
 
     # ------------------------------------------------------------ staging

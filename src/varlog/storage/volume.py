@@ -147,6 +147,7 @@ class Volume:
             elif name.count(".") > 2:
                 # The mark of a copy in the making is gone; whether for good is certain only after this.
                 await self.disk.sync_folder(f"{REPLICAS}/{name}")
+        await self.disk.sync_folder(REPLICAS)  # a folder that only the cache knows would be lost with all in it
         await self.disk.sync_folder("")
 
     async def _names_in(self, name: str) -> list[str]:

@@ -20,7 +20,7 @@ from random import Random
 from varlog.base.errors import NoSpace, Unavailable, VarlogError
 from varlog.base.ids import Slot
 from varlog.base.ranges import Binding
-from varlog.ports.disk import File
+from varlog.ports.disk import DiskFailed, File
 from varlog.runtime.scope import Scope
 from varlog.storage.facts import Facts
 from varlog.storage.files import DataFile, Files
@@ -331,5 +331,9 @@ async def begin_file(place: Place, pool: FilePool, header: FileHeader) -> tuple[
         handle.close()
     file = DataFile(header, size)
     await place.disk.rename(place.path(name), place.path(file.name))
-    await place.disk.sync_folder(place.folder)
-    return file, await place.disk.open(place.path(file.name))
+    try:
+        await place.disk.sync_folder(place.folder)
+        return file, await place.disk.open(place.path(file.name))
+    except VarlogError as error:
+        # Its header says where the file before it ends: what went there now would be beyond that, and lost.
+        raise DiskFailed(f"{file.name} has its name, and cannot be used: {error.message}") from error
