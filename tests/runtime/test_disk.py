@@ -379,6 +379,23 @@ def test_errors_of_reads_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     on_disk(tmp_path, body)
 
 
+def test_an_opening_that_nobody_waits_for_any_more_leaves_nothing_open(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = RealDisk(tmp_path)
+        (tmp_path / "file").write_bytes(b"x")
+        await disk.list("")  # its thread is there
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            opening = asyncio.ensure_future(disk.open("file"))
+            await asyncio.sleep(0)
+            opening.cancel()
+        await disk.list("")  # behind them all
+        assert len(os.listdir("/proc/self/fd")) == before
+        disk.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_loop_that_is_gone_is_no_reason_to_die(tmp_path: Path) -> None:
     """The process is ending: a write completes after its loop was closed."""
     disk = RealDisk(tmp_path)

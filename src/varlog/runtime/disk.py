@@ -11,13 +11,14 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from varlog.base.errors import InvalidArgument, Unavailable, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import DiskWorker, Write, call_loop, settle, translate
-from varlog.runtime.lock import LOCK_FILE, FolderLock, sync_folder
+from varlog.runtime.lock import LOCK_FILE, FolderLock, make_data_folder, sync_folder
 from varlog.runtime.pages import STEP_BYTES, PageCache
 from varlog.wire.buffers import unfilled
 from varlog.wire.frame import Buffer
@@ -177,7 +178,7 @@ class RealDisk:
         if read_only:
             _check_folder(self._root)
         else:
-            _make_root(self._root)
+            make_data_folder(Path(self._root))
             self._lock = _take_lock(self._root)
         self.pages = PageCache()
         self.worker = DiskWorker(self.name, self.pages)
@@ -205,11 +206,13 @@ class RealDisk:
         work: Callable[..., Result],
         arguments: tuple[object, ...],
         done: Callable[[], None] | None,
+        unwanted: Callable[[Result], None] | None = None,
     ) -> "asyncio.Future[Result]":
+        """`unwanted` gets the result if nobody waits for it any more."""
         if self._closed:
             raise DiskFailed(f"the disk {self.name} was closed")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        pool.submit(_work, future, work, arguments, done)
+        pool.submit(_work, future, work, arguments, done, unwanted)
         return future
 
     @property
@@ -238,8 +241,10 @@ class RealDisk:
         flags = os.O_CLOEXEC | (os.O_RDONLY if self.read_only else os.O_RDWR)
         if create:
             flags |= os.O_CREAT | os.O_EXCL
-        fd = await self._change(os.open, path, flags, 0o644) if create else await self._look(os.open, path, flags)
-        file = RealFile(self, path, fd)
+        if create:
+            self._check_writable(path)
+        work = partial(_open, self._full(path), flags)
+        file = RealFile(self, path, await self._in(self._helper, work, (), None, unwanted=os.close))
         self._files[file] = None
         return file
 
@@ -273,9 +278,12 @@ class RealDisk:
         return await self.in_helper(work, self._full(path), *arguments)
 
     async def _change(self, work: Callable[..., Result], path: str, *arguments: object) -> Result:
+        self._check_writable(path)
+        return await self._look(work, path, *arguments)
+
+    def _check_writable(self, path: str) -> None:
         if self.read_only:
             raise DiskFailed(f"{path}: {self.name} was opened for reading only")
-        return await self._look(work, path, *arguments)
 
     def _full(self, path: str) -> str:
         if path.startswith("/") or ".." in path.split("/"):
@@ -288,6 +296,7 @@ def _work(
     work: Callable[..., Result],
     arguments: tuple[object, ...],
     done: Callable[[], None] | None,
+    unwanted: Callable[[Result], None] | None,
 ) -> None:
     """In a thread: do it, and tell the loop."""
     result: Result | None = None
@@ -299,7 +308,7 @@ def _work(
         failure.__cause__ = error
     except Exception as error:  # noqa: BLE001 - a defect is for whoever waits, not for this thread
         failure = error
-    call_loop(future.get_loop(), _worked, future, result, failure, done)
+    call_loop(future.get_loop(), _worked, future, result, failure, done, unwanted)
 
 
 def _worked(
@@ -307,10 +316,17 @@ def _worked(
     result: Result | None,
     failure: VarlogError | None,
     done: Callable[[], None] | None,
+    unwanted: Callable[[Result], None] | None,
 ) -> None:
     if done is not None:
         done()
+    if unwanted is not None and result is not None and future.done():
+        unwanted(result)
     settle(future, result, failure)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o644)
 
 
 def _make_folders(path: str) -> None:
@@ -323,22 +339,6 @@ def _make_folders(path: str) -> None:
 def _check_folder(root: str) -> None:
     if not os.path.isdir(root):
         raise InvalidArgument(f"{root} is not a folder" if os.path.lexists(root) else f"there is no folder {root}")
-
-
-def _make_root(root: str) -> None:
-    """The last part of the path may be made; what lies above it must be there, or the path is likely a mistake."""
-    if not os.path.lexists(root):
-        above = os.path.dirname(root)
-        if not os.path.isdir(above):
-            raise InvalidArgument(f"cannot make the data folder {root}: there is no folder {above}")
-        try:
-            os.mkdir(root)
-            sync_folder(above)
-        except FileExistsError:
-            pass  # another process was faster; the lock decides
-        except OSError as error:
-            raise Unavailable(f"cannot make the data folder {root}: {error.strerror}") from error
-    _check_folder(root)
 
 
 def _take_lock(root: str) -> FolderLock:

@@ -13,18 +13,18 @@ PID_BYTES = 20
 
 def make_data_folder(folder: Path) -> None:
     """The last part of the path may be made; what lies above it must be there, or the path is likely a mistake."""
-    if not folder.exists():
-        if not folder.absolute().parent.is_dir():
-            raise InvalidArgument(
-                f"cannot make the data folder {folder}: there is no folder {folder.absolute().parent}"
-            )
-        try:
-            folder.mkdir(exist_ok=True)  # another process may be faster; the lock decides
-            sync_folder(folder.absolute().parent)
-        except OSError as error:
+    above = folder.absolute().parent
+    made = not folder.exists()
+    if made and not above.is_dir():
+        raise InvalidArgument(f"cannot make the data folder {folder}: there is no folder {above}")
+    try:
+        folder.mkdir(exist_ok=True)  # another process may be faster; the lock decides
+        sync_folder(above)  # also when it was there: who made it may have been killed before this
+    except FileExistsError:
+        raise InvalidArgument(f"{folder} is not a folder") from None
+    except OSError as error:
+        if made:
             raise Unavailable(f"cannot make the data folder {folder}: {error.strerror}") from error
-    if not folder.is_dir():
-        raise InvalidArgument(f"{folder} is not a folder")
 
 
 def sync_folder(folder: str | Path) -> None:
