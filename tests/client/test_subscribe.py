@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from tests.client.scripted import Node, ScriptedCluster, read_part, run, scripted, stay_silent
 from tests.client.test_appends import until
+from tests.sim.world import Cluster
 
-from varlog import Entry, Log, Subscription
+from varlog import Entry, Log, Subscription, connect
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, ReplicaFailed, Trimmed, Unavailable
+from varlog.sim.host import Process
 from varlog.transport.peer import Request
 from varlog.wire.batch import encode_batch, read_header
 
@@ -253,6 +255,51 @@ def test_nobody_answers_for_too_long() -> None:
                 await anext(entries)
 
     run(story())
+
+
+def test_nobody_has_the_end_of_an_ended_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One replica is whole but for the end; the other, which had it, has failed: that is said, and where."""
+    monkeypatch.setattr("varlog.client.reader.SILENT_SECONDS", 0.05)
+
+    async def story() -> None:
+        async with scripted(nodes=2, replicas=2) as (cluster, client):
+            fill(cluster, (1, 2), (1, 3))
+            cluster.info.sealed = True
+            cluster.nodes[0].visible = 1
+
+            async def refuse(_: Node, __: Request) -> None:
+                raise ReplicaFailed("rotten")
+
+            cluster.nodes[1].on_read = refuse
+            entries = aiter(client.log("log").subscribe(stop=4, patience=0.3))
+            assert [(await anext(entries)).glsn for _ in range(2)] == [1, 2]
+            with pytest.raises(Unavailable, match=r"node 1 lacks the end of a stream of 5 slots .* from position 3 on"):
+                await anext(entries)
+            cluster.nodes[1].on_read = None
+            assert positions(await _all(client.log("log").subscribe(patience=0.3))) == [1, 2, 3, 4, 5]
+
+    run(story())
+
+
+def test_the_time_in_which_nothing_is_wanted_tries_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("varlog.client.feed.READ_AHEAD_BYTES", 1000)
+    cluster = Cluster(nodes=2)
+
+    async def work(process: Process) -> None:
+        async with connect(cluster.servers.url, world=process.world) as opened:
+            log = await opened.create_log("l", replicas=2)
+            for _ in range(2):
+                await log.append(bytes(600_000))  # more than a part: each comes by itself
+            entries = aiter(log.subscribe(patience=1.0))
+            await anext(entries)
+            await process.clock.sleep(5.0)
+            for host in cluster.servers.nodes:
+                host.crash(power_loss=False)
+                cluster.servers.start(host)
+            await log.append(b"", timeout=30.0)
+            assert [(await anext(entries)).glsn for _ in range(2)] == [2, 3]
+
+    cluster.run(work)
 
 
 def test_a_slow_reader_bounds_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

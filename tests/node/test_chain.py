@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.servers import TIMEOUT_S, Servers, run, servers
+from tests.servers import TIMEOUT_S, Servers, read_parts, run, servers
 
 import varlog
 from varlog.base.errors import InvalidArgument
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+from varlog.wire.record import batches_in
 
 
 def connected(cluster: Servers) -> varlog.Cluster:
@@ -112,3 +113,34 @@ def test_a_middle_member_that_was_started_again_goes_on(tmp_path: Path) -> None:
             assert (await log.info()).chain[-1].epoch == 1
 
     run(story())
+
+
+def test_a_middle_member_that_lost_its_end_gets_it_again(tmp_path: Path) -> None:
+    """It had passed on what was not on its own disk yet when its power failed: the one behind it has more than it."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster, connected(cluster) as client:
+            log = await client.create_log("orders", ordering="leader", replicas=3, replication="chain")
+            await log.append(b"a")
+            first, middle, last = (await log.info()).chain[-1].streams[0].members
+            await cluster.stop_node(middle)
+            waits = asyncio.create_task(log.append(b"b"))
+            while max(each.contiguous for each in await status(client)) < 2:
+                await asyncio.sleep(0.02)
+            await _pass_on(cluster, pb.LogInfo(id=(await log.info()).id), first, last)
+            await cluster.start_node(middle)
+            assert (await waits).glsn == 2
+            assert (await log.append(b"c")).glsn == 3
+            assert (await log.info()).chain[-1].epoch == 1
+
+    run(story())
+
+
+async def _pass_on(cluster: Servers, log: pb.LogInfo, source: int, target: int) -> None:
+    """Store what is at slot 1 of one member at another, as the one between them did in its first life."""
+    (part,) = await read_parts(await cluster.to_node(source), log, slot=1, stored=True)
+    request = pb.StoreRequest(log=log.id, segment=1, stream=1, slot=1, writer=1)
+    peer = await cluster.to_node(target)
+    found = (await peer.call(Method.STORE, request, list(batches_in(part.body)), timeout=TIMEOUT_S)).message
+    assert isinstance(found, pb.ReplicaStatus)
+    assert found.contiguous == 2

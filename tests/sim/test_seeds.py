@@ -60,6 +60,8 @@ ONCE_FAILED: dict[int, str] = {
     641: "what had rotted at the head of a chain before others got it failed reads of what was whole (I1)",
     6033: "a subscription that was closed went on seeing to what it lacked, for ever (steps)",
     169: "who was told that a position is trimmed took an answer from before it was archived for the truth (I13)",
+    1086: "a reader waited for ever for the end of an ended stream that no replica was left with (I14)",
+    829: "a middle member of a chain that had lost its end never said how far it was, and never got it again (I14)",
     745: "a segment was opened again and again to follow one whose only replica had failed (streams)",
 }
 

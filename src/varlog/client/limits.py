@@ -95,7 +95,7 @@ LAGGING_SECONDS = 0.25
 """The same once it is known that there is something new."""
 
 PATIENCE_SECONDS = 60.0
-"""A subscription ends in an error when no replica of a stream answers for so long."""
+"""A subscription ends in an error when no replica of a stream answers, or has what is known to exist, for so long."""
 
 # ---------------------------------------------------------------- journals
 

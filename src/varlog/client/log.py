@@ -175,9 +175,9 @@ class Log:
         `wait=False` it ends at what is the tail when it begins. `start=None` begins at the first entry that
         is still there. `stream` gives the entries of one log stream alone. What the nodes have trimmed comes from
         the log's archive; where that has not got it, `Trimmed` is raised, also to one who falls behind the trim point.
-        `patience` is how many seconds it bears that no replica of a stream answers, before it raises `Unavailable`;
-        what was read stays read. With `junk`, `batches()` also gives batches that stand for positions which were
-        given up (`ReadBatch.junk`).
+        `patience` is how many seconds it bears that no replica of a stream answers or, of one that has ended, that none
+        has more though there is more, before it raises `Unavailable`; what was read stays read. With `junk`,
+        `batches()` also gives batches that stand for positions which were given up (`ReadBatch.junk`).
         """
         return Subscription(
             self._context,

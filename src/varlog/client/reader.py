@@ -84,7 +84,10 @@ class StreamReader:
         self._member = context.routes.near(route)
         self._failures = 0
         self._refusals = 0
-        self._answered_at = self._clock.now()
+        self._in_vain = 0
+        """Attempts since a replica had what is there."""
+        self._answered_at = self._supplied_at = self._clock.now()
+        """When a replica last showed anything; and when one last had what is there, or no more was wanted."""
         self._asked_at = 0.0
         self._parts: PartStream | None = None
         self._committed = Slot(0)
@@ -122,9 +125,11 @@ class StreamReader:
         return self.route.end is not None and self.cursor is not None and self.cursor >= self.route.end
 
     def _hopeless(self, error: VarlogError) -> bool:
+        self._in_vain += 1
         if isinstance(error, PASSING):
             self._context.routes.refresh_soon()  # a member may have moved
-            return self._clock.now() - self._answered_at > self._patience
+            tried = self._in_vain >= len(self.route.members)
+            return tried and self._clock.now() - self._supplied_at > self._patience
         self._refusals += 1
         return self._refusals >= MOST_ROUNDS * len(self.route.members)
 
@@ -148,7 +153,7 @@ class StreamReader:
         """Take what a replica has, as long as it brings something."""
         place = self._context.routes.place(node)
         peer = await within(self._clock, ATTEMPT_SECONDS, self._context.pool.get(place))
-        self._asked_at = self._clock.now()
+        self._asked_at, ended = self._clock.now(), self.route.end is not None
         async with peer.stream(
             Method.READ, self._request(), window_bytes=READ_WINDOW_BYTES, timeout=ATTEMPT_SECONDS
         ) as parts:
@@ -156,10 +161,15 @@ class StreamReader:
             try:
                 while (part := await self._next(parts)) is not None:
                     self._take(node, part)
+                    full_at = self._clock.now()
                     await self._sink.room(self.route.id)
+                    self._supplied_at += self._clock.now() - full_at
             finally:
                 self._parts = None
-        await self._rest(node)
+        await self._rest()
+        if ended and not self._at_end():
+            # What has ended grows no more: this one lacks what is there, and perhaps nobody is left who has it.
+            raise Unavailable(f"node {node} lacks the end of a stream of {self.route.end} slots")
 
     def _request(self) -> pb.ReadRequest:
         route = self.route
@@ -205,6 +215,8 @@ class StreamReader:
             error.replica = f"{self.route.log}.{self.route.segment}.{self.route.id} on node {node}"
             raise
         self._refusals = 0  # others may have nothing new, and yet be well
+        if batches or self.route.end is None:
+            self._supplied_at, self._in_vain = self._answered_at, 0
         if batches:
             self._handed_on = Glsn(batches[-1].glsn + len(batches[-1].batch))
             self._sink.feed(self.route.id, batches)
@@ -221,7 +233,7 @@ class StreamReader:
             taken.append(placed)
         return taken
 
-    async def _rest(self, node: NodeId) -> None:
+    async def _rest(self) -> None:
         """The replica has no more just now. One that ends at once must not be asked in a tight loop."""
         if self._clock.now() - self._asked_at < LAGGING_SECONDS and not self._at_end():
             self._context.routes.refresh_soon()

@@ -63,7 +63,6 @@ class Replicator(Copier):
     async def _follow(self, peer: Peer) -> None:
         reply = await peer.call(Method.STORE, self._request(Slot(0)), timeout=STORE_TIMEOUT_S)
         self._cursor = self._judge(reply)
-        self._leader.has(self._backup, self._stored(reply))
         self.trouble = ""
         try:
             await self._copy(peer)
@@ -138,9 +137,7 @@ class Replicator(Copier):
         in_flight = self._in_flight
         try:
             while in_flight and in_flight[0].done():
-                reply = in_flight.popleft().result()
-                self._judge(reply)
-                self._leader.has(self._backup, self._stored(reply))
+                self._judge(in_flight.popleft().result())
         except Gap as gap:
             # an earlier copy was lost: go back to what the backup has
             self._forget_in_flight()
@@ -153,10 +150,19 @@ class Replicator(Copier):
         else:
             self._push()
 
-    def _stored(self, reply: Reply) -> Slot:
-        """How far the backup is, and in a chain all behind it."""
+    def _judge(self, reply: Reply) -> Slot:
+        """With word to who stores here of how far the backup is, and in a chain all behind it.
+
+        There it counts even where the backup has more than we: the end that we lost in a crash comes again only when
+        the one before us has heard how far all from here on are.
+        """
         chained = self._replica.spec.replication == CHAIN
-        return Slot(reply.message.behind if chained else reply.message.contiguous)
+        if chained and reply.message.state == pb.REPLICA_OPEN:
+            self._leader.has(self._backup, Slot(reply.message.behind))
+        tail = super()._judge(reply)
+        if not chained:
+            self._leader.has(self._backup, tail)
+        return tail
 
     def _forget_in_flight(self) -> None:
         for future in self._in_flight:

@@ -142,8 +142,10 @@ class Excuses:
         return all(self.has_source(info, stream) for stream in streams_of(info))
 
     def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Not under `cut`: one node alone may have the last slots of a segment, unacknowledged, and be lost, or rot.
+        """Not under `cut`: one node alone may have the last slots of a segment when it ends, and be lost, or rot.
 
+        No member had acknowledged them. But they are in the log from then on, and a client that looks for its entry is
+        told its position by that node alone: such an entry is lost with it, and that is excused here, too.
         A replica that has failed, as junk was decided where it has something, has nothing that others could copy.
         """
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
