@@ -173,7 +173,10 @@ class Peer:
         self._channel.close()
 
     async def wait_closed(self) -> None:
-        """Of a closed connection: wait until its handlers have ended and what was queued has left."""
+        """Of a closed connection: wait until its handlers have ended and what was queued has left.
+
+        Not where the other end broke the protocol: it may never read what it was told.
+        """
         await self._service.wait_ended()
         await self._scope.close()
         if not self._channel_gone:
