@@ -347,10 +347,12 @@ class Server:
 
     async def close(self) -> None:
         """Stop accepting, close every connection, and wait until all is over."""
-        if self._listener is not None:
-            await self._listener.close()
-        for peer in (peers := self.peers):
-            peer.close()
+        try:
+            if self._listener is not None:
+                await self._listener.close()
+        finally:
+            for peer in (peers := self.peers):
+                peer.close()
         for peer in peers:
             await peer.wait_closed()
 

@@ -302,15 +302,18 @@ class TcpListener:
 
     async def close(self) -> None:
         self._closed = True
-        if self._server is not None:
-            for each in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(each)
+        if self._server is None:
+            return
+        for each in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(each)
+        try:
             # What was accepted becomes a channel first, which is then closed: asyncio forgets it, open, if its server
             # is closed by then.
             await asyncio.sleep(0)
+        finally:
             self._server.close()
-        for channel in list(self._channels):
-            channel.abandon()
+            for channel in list(self._channels):
+                channel.abandon()
 
 
 class TcpNetwork:
