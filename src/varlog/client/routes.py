@@ -7,11 +7,12 @@ from typing import cast
 
 from varlog.base.errors import NotFound, Sealed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
+from varlog.client.errors import CLOSED
 from varlog.client.limits import ATTEMPT_SECONDS, GRACE_SECONDS, TIMEOUT_SECONDS
 from varlog.client.repository import Repositories, pause
 from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import World
-from varlog.runtime.scope import Scope
+from varlog.runtime.scope import Scope, result_of
 from varlog.runtime.timeout import within
 from varlog.transport.pool import Place
 from varlog.wire.methods import Method
@@ -145,7 +146,7 @@ class Routes:
             asking = self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
             asking.add_done_callback(_heed)
         # A little more than what the question itself may take: it knows best why it was not answered.
-        await within(self._world.clock, timeout + GRACE_SECONDS, asyncio.shield(asking))
+        await within(self._world.clock, timeout + GRACE_SECONDS, result_of(asking, CLOSED))
 
     def refresh_soon(self) -> None:
         """Something did not fit: ask, but let nobody wait for it."""
