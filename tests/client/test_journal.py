@@ -113,6 +113,18 @@ def test_candidates_wait_until_the_leader_leaves() -> None:
     run(story())
 
 
+def test_a_candidate_whose_connection_is_closed_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with led(tmp_path) as (cluster, *_), connected(cluster) as another, another.journal("wal") as journal:
+            waits = asyncio.create_task(journal.lead().__aenter__())
+            await asyncio.sleep(0.05)
+            await another.close()
+            with pytest.raises(varlog.Unavailable, match="closed"):
+                await asyncio.wait_for(waits, 5)
+
+    run(story())
+
+
 def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal") as journal:
