@@ -180,6 +180,28 @@ def test_closed_while_the_archive_is_read(tmp_path: Path) -> None:
     run(story())
 
 
+async def _drain(runs: AsyncIterator[list[varlog.ReadBatch]]) -> None:
+    async for _ in runs:
+        pass
+
+
+def test_the_cluster_is_closed_while_the_archive_is_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=1) as cluster:
+            log = await cluster.create_log("orders", replicas=1)
+            for _ in range(5):
+                await log.append_batch([b"an entry"] * 10)
+            await archive(log, tmp_path, 41, group_rows=5)
+            await log.trim(40)
+            runs = log.subscribe().runs()
+            assert (await anext(runs))[0].first == 1
+            await cluster.close()
+            with pytest.raises(Unavailable, match="was closed"):
+                await asyncio.wait_for(_drain(runs), 10)
+
+    run(story())
+
+
 def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:
     async def story() -> None:
         async with filled(batches=1) as log:

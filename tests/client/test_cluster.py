@@ -149,6 +149,22 @@ def test_a_log_is_looked_up_once_and_kept_fresh() -> None:
     run(story())
 
 
+def test_a_closed_connection_says_so_to_all_who_still_ask() -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            used, unused, under_way = (client.log(name) for name in ("log", "unused", "unanswered"))
+            await used.append(b"x")
+            cluster.on_call = lambda method, _: method == Method.GET_LOG
+            waiting = asyncio.ensure_future(under_way.tail())
+            await until(lambda: cluster.calls.count(Method.GET_LOG) == 2)
+            await client.close()
+            for asked in (waiting, unused.tail(), used.tail(), unused.producer().open(), unused.append(b"y")):
+                with pytest.raises(Unavailable, match="closed"):
+                    await asyncio.wait_for(asked, 5)
+
+    run(story())
+
+
 def test_a_node_that_moved_is_found() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):

@@ -113,6 +113,44 @@ def test_candidates_wait_until_the_leader_leaves() -> None:
     run(story())
 
 
+def test_a_candidate_whose_connection_is_closed_is_told(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with led(tmp_path) as (cluster, *_), connected(cluster) as another, another.journal("wal") as journal:
+            waits = asyncio.create_task(journal.lead().__aenter__())
+            await asyncio.sleep(0.05)
+            await another.close()
+            with pytest.raises(varlog.Unavailable, match="closed"):
+                await asyncio.wait_for(waits, 5)
+
+    run(story())
+
+
+def test_a_leader_that_is_hurried_out_leads_no_more(tmp_path: Path) -> None:
+    """Cancelled, and once more while it sees through what was sent."""
+
+    async def story() -> None:
+        async with led(tmp_path, ttl=0.6, lost_ms=60_000) as (cluster, client, journal, leader):
+            _, members = await replica(client, "wal")
+            for node in members[:2]:
+                await cluster.stop_node(node)
+            append = asyncio.create_task(leader.append(b"a"))
+            await asyncio.sleep(0.02)
+            leaving = asyncio.create_task(leader.__aexit__(None, None, None))
+            await asyncio.sleep(0.02)
+            leaving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await leaving
+            with pytest.raises(varlog.OutcomeUnknown):
+                await append
+            assert leader.epoch == 0
+            for node in members[:2]:
+                await cluster.start_node(node)
+            async with journal.lead(name="second", timeout=10.0) as second:
+                await second.append(b"b")
+
+    run(story())
+
+
 def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal") as journal:

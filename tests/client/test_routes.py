@@ -8,7 +8,7 @@ import pytest
 from tests.servers import run, servers
 
 import varlog
-from varlog.base.errors import Unavailable
+from varlog.base.errors import Timeout, Unavailable
 from varlog.client.repository import Repositories
 from varlog.client.routes import Routes
 from varlog.runtime.scope import Scope
@@ -81,6 +81,36 @@ def test_who_asks_later_gets_what_was_so_later() -> None:
         assert routes.info is not None
         assert routes.info.version == 2
         await scope.close()
+
+    run(story())
+
+
+class NeverInTime:
+    """Repositories that let all time pass, and say which questions they got."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[float] = []
+
+    async def call(self, *arguments: object, timeout: float) -> pb.LogInfo:
+        self.timeouts.append(timeout)
+        await asyncio.sleep(timeout)
+        raise Timeout(f"not answered in {timeout:g} s")
+
+
+def test_nobody_is_told_sooner_than_he_asked_for_that_nobody_answers() -> None:
+    async def story() -> None:
+        scope, never = Scope(), NeverInTime()
+        routes = Routes("orders", cast(Repositories, never), real_world(), scope)
+        hasty, patient, another = (asyncio.ensure_future(routes.refresh(seconds)) for seconds in (0.05, 10.0, 5.0))
+        with pytest.raises(Timeout, match=r"in 0\.05 s"):
+            await hasty
+        assert never.timeouts == [0.05, 10.0], "who waits less long shares the question"
+        assert not patient.done()
+        assert not another.done()
+        await scope.close()
+        for waiting in (patient, another):
+            with pytest.raises(Unavailable, match="closed"):
+                await waiting
 
     run(story())
 

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from varlog.runtime.scope import Scope
+from varlog.base.errors import Unavailable
+from varlog.runtime.scope import Scope, result_of
 
 
 async def turns(count: int = 5) -> None:
@@ -177,5 +178,53 @@ def test_closing_twice_at_once_is_fine_and_one_that_gives_up_does_not_stop_the_o
         assert not second.done()
         hold.set()
         await second
+
+    asyncio.run(main())
+
+
+def test_who_gives_up_does_not_end_what_others_wait_for() -> None:
+    async def main() -> None:
+        scope, go_on = Scope(), asyncio.Event()
+
+        async def work() -> int:
+            await go_on.wait()
+            return 5
+
+        task = scope.spawn(work(), "work")
+        one, other = (asyncio.ensure_future(result_of(task, "closed")) for _ in range(2))
+        await turns()
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+        go_on.set()
+        assert await other == 5
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before its first step", "under way"])
+def test_the_end_of_a_task_is_no_cancellation_of_who_waits_for_it(before: bool) -> None:
+    async def main() -> None:
+        scope = Scope()
+        if before:
+            scope.cancel()
+        waiting = asyncio.ensure_future(result_of(scope.spawn(asyncio.Event().wait(), "work"), "closed"))
+        await asyncio.sleep(0)
+        scope.cancel()
+        with pytest.raises(Unavailable, match="closed"):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_together_with_what_he_waits_for_is_cancelled() -> None:
+    async def main() -> None:
+        scope = Scope()
+        waiting = asyncio.ensure_future(result_of(scope.spawn(asyncio.Event().wait(), "work"), "closed"))
+        await turns()
+        scope.cancel()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
     asyncio.run(main())

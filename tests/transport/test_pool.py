@@ -89,6 +89,23 @@ def test_all_who_ask_share_one_connection() -> None:
     assert len(made) == 2
 
 
+def test_who_waits_for_a_connection_when_the_pool_closes_is_told() -> None:
+    small = Small()
+
+    async def ask(process: Process) -> None:
+        pool = PeerPool(process.world)
+        waiting = asyncio.ensure_future(pool.get(Place("b:1")))
+        await process.clock.sleep(0.1)
+        pool.close()
+        with pytest.raises(Unavailable, match="closed"):
+            await waiting
+
+    async def answer(process: Process) -> None:
+        await serve(process.world, "b:1", {Method.HELLO: lambda _: None})
+
+    _meet(small, ask, answer)
+
+
 def test_nobody_gets_a_connection_to_another_than_is_meant() -> None:
     small = Small()
 

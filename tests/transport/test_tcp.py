@@ -420,6 +420,22 @@ def test_closing_the_server_ends_those_who_have_not_said_what_they_are(make_loop
 
 
 @on_each_loop
+def test_whoever_stops_waiting_for_the_close_leaves_nothing_open(make_loop: MakeLoop) -> None:
+    async def main() -> None:
+        async with served() as server:
+            peer = await connect(real_world(), server.address, timeout=5)
+            closing = asyncio.ensure_future(server.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            await until(lambda: peer.closed_error is not None)
+            await (await serve(real_world(), server.address, {})).close()
+
+    run(make_loop, main())
+
+
+@on_each_loop
 def test_closing_does_not_wait_for_ever_for_who_does_not_read(
     make_loop: MakeLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from varlog.base.ids import Glsn, ProducerToken
 from varlog.client.columns import ENTRY_OVERHEAD_BYTES, Columns
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
-from varlog.client.errors import OWN_FAULT, again, unsupported
+from varlog.client.errors import CLOSED, OWN_FAULT, again, unsupported
 from varlog.client.gathered import Gathered
 from varlog.client.lane import Lane
 from varlog.client.limits import (
@@ -151,7 +151,7 @@ class Appender:
 
     def close(self) -> None:
         """End every wait: what was sent is of unknown outcome, what was not is not in the log."""
-        self._closed = Unavailable("the connection to the cluster was closed")
+        self._closed = Unavailable(CLOSED)
         self._deadlines.close()
         self._room.close(self._closed)
         for lane in self._all_lanes():

@@ -5,6 +5,9 @@ from varlog.base.errors import Conflict, InvalidArgument, TooLarge, Unsupported,
 OWN_FAULT = (TooLarge, InvalidArgument, Unsupported, Conflict)
 """Refusals that no other stream would answer differently."""
 
+CLOSED = "the connection to the cluster was closed"
+"""Why nothing is answered any more, and nothing begun."""
+
 
 def unsupported(capability: str, ordering: str) -> Unsupported:
     """What a log cannot do is said, never found out by accident."""

@@ -16,7 +16,7 @@ from varlog.base.ids import Glsn, StreamId
 from varlog.client.bounds import Bounds
 from varlog.client.chain import Over
 from varlog.client.context import LogContext
-from varlog.client.errors import again
+from varlog.client.errors import CLOSED, again
 from varlog.client.limits import LAGGING_SECONDS, READ_AHEAD_BYTES, SILENT_SECONDS
 from varlog.client.parts import Placed
 from varlog.client.questions import ask_tail, committed_slot, complete_last_segment
@@ -52,6 +52,8 @@ class Feed:
         if bounds.stream is not None and bounds.stop is not None and bounds.slot_limit is None:
             self._spawn(self._find_limit, "find the end of a stream")
         self._changed()
+        if context.scope.closed:
+            self._cut_off()  # nobody else does so any more
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
         """Work that ends with this feed."""
@@ -232,7 +234,7 @@ class Feed:
             self._spawn(reader.run, f"read stream {route.id}")
 
     def _cut_off(self) -> None:
-        self._end(Unavailable("the connection to the cluster was closed"))
+        self._end(Unavailable(CLOSED))
 
     def _end(self, error: VarlogError) -> None:
         self._ended = self._ended or error

@@ -96,18 +96,22 @@ class Leadership:
 
     async def close(self) -> None:
         """See through what was sent, then leave; another may lead at once."""
-        segment = self._segment
-        if self._ended is None and segment is not None:
-            clock = self._world.clock
-            until = clock.now() + RESIGN_SECONDS
-            while segment is self._segment and segment.tenure.waiting and clock.now() < until:
-                await clock.sleep(0.001)
-            await segment.release(RESIGN_SECONDS)
-        led = self._ended is None
-        self._abandon()
+        try:
+            if self._ended is None and self._segment is not None:
+                await self._see_through(self._segment)
+        finally:
+            led = self._ended is None
+            self._abandon()
         await self._scope.close()
         if led:
             await self._lease.resign()
+
+    async def _see_through(self, segment: LedSegment) -> None:
+        clock = self._world.clock
+        until = clock.now() + RESIGN_SECONDS
+        while segment is self._segment and segment.tenure.waiting and clock.now() < until:
+            await clock.sleep(0.001)
+        await segment.release(RESIGN_SECONDS)
 
     def _abandon(self) -> None:
         """Stop at once. What was sent is of unknown outcome."""

@@ -9,6 +9,7 @@ from typing import cast
 
 from varlog.base.errors import Fenced, OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
 from varlog.client.context import LogContext
+from varlog.client.errors import CLOSED
 from varlog.client.limits import CAMPAIGN_SECONDS, RENEWALS, RESIGN_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.wire.methods import Method
@@ -36,13 +37,19 @@ class Lease:
             try:
                 reply = await self._ask(pb.CAMPAIGN, min(left, CAMPAIGN_SECONDS))
             except PASSING:
+                self._check_open()
                 failures += 1
                 await clock.sleep(min(max(0.0, deadline - clock.now()), pause(self._world, failures)))
                 continue
             failures = 0
             if reply.elected:
+                self._check_open()  # a leader has to hear of it
                 return reply.log
         raise Timeout(f"not elected in {timeout:g} s: another leads {self._context.routes.name!r}")
+
+    def _check_open(self) -> None:
+        if self._context.scope.closed:
+            raise Unavailable(CLOSED)
 
     async def keep(self, renewed: Callable[[pb.LogInfo], None]) -> None:
         """Give word until cancelled, or until another has taken over; `renewed` gets the log as it is."""

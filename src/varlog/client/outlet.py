@@ -15,13 +15,14 @@ from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
 from varlog.client.context import LogContext
-from varlog.client.errors import OWN_FAULT
+from varlog.client.errors import CLOSED, OWN_FAULT
 from varlog.client.past import Past, ask_producer, find_batch, look_back
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Session
 from varlog.client.writer import BatchWriter, Carried
 from varlog.client.writers import Writer, make_writer
+from varlog.runtime.scope import result_of
 
 
 def producer_id(name: str) -> bytes:
@@ -103,7 +104,7 @@ class Outlet:
             return
         if self._opening is None:
             self._opening = self._context.scope.spawn(self._open(timeout), name="open a producer")
-        await asyncio.shield(self._opening)
+        await result_of(self._opening, CLOSED)
 
     async def _open(self, timeout: float) -> None:
         self._timeout = timeout

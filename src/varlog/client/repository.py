@@ -3,6 +3,7 @@
 from google.protobuf.message import Message
 
 from varlog.base.errors import ConnectionLost, NotLeader, OutcomeUnknown, Timeout, Unavailable, VarlogError
+from varlog.client.errors import CLOSED
 from varlog.client.limits import (
     ATTEMPT_SECONDS,
     FIRST_PAUSE_SECONDS,
@@ -72,6 +73,11 @@ class Repositories:
         self._move_on()
 
     @property
+    def closed(self) -> bool:
+        """Nobody can be reached any more."""
+        return self._pool.closed
+
+    @property
     def _address(self) -> str:
         return self._addresses[self._current % len(self._addresses)]
 
@@ -103,6 +109,8 @@ class _Asking:
                 last = error
                 if self._declined >= len(self._owner._addresses):
                     raise
+                if self._owner.closed:
+                    break
             self._owner._move_on()
             self._failures += 1
             if self._failures % len(self._owner._addresses) == 0:
@@ -129,10 +137,10 @@ class _Asking:
 
     def _given_up(self, changes: bool, last: VarlogError) -> VarlogError:
         what = self._method.name.lower().replace("_", " ")
+        when = f"before {CLOSED}" if self._owner.closed else f"in {self._timeout:g} s"
         if changes and self._doubt.repeated:
-            return OutcomeUnknown(
-                f"{what}: not answered in {self._timeout:g} s; it may have been done ({last.message})"
-            )
+            return OutcomeUnknown(f"{what}: not answered {when}; it may have been done ({last.message})")
         if self._doubt.repeated:
-            return Timeout(f"{what}: not answered in {self._timeout:g} s ({last.message})")
-        return Unavailable(f"{what}: no repository was reached in {self._timeout:g} s ({last.message})")
+            kind = Unavailable if self._owner.closed else Timeout
+            return kind(f"{what}: not answered {when} ({last.message})")
+        return Unavailable(f"{what}: no repository was reached {when} ({last.message})")

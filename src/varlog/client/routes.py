@@ -7,11 +7,12 @@ from typing import cast
 
 from varlog.base.errors import NotFound, Sealed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
+from varlog.client.errors import CLOSED
 from varlog.client.limits import ATTEMPT_SECONDS, GRACE_SECONDS, TIMEOUT_SECONDS
 from varlog.client.repository import Repositories, pause
 from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import World
-from varlog.runtime.scope import Scope
+from varlog.runtime.scope import Scope, result_of
 from varlog.runtime.timeout import within
 from varlog.transport.pool import Place
 from varlog.wire.methods import Method
@@ -71,7 +72,9 @@ class Routes:
         self._scope = scope
         self._watch: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
-        """A question that has not left yet."""
+        """A question that has not left yet,"""
+        self._patience = 0.0
+        """and how long it may take."""
         self._on_their_way = 0
         """Questions that have."""
 
@@ -136,16 +139,17 @@ class Routes:
         return self.info
 
     async def refresh(self, timeout: float) -> None:
-        """Ask the repository now; several who ask at once share the answer.
+        """Ask the repository now; several who ask at once share the answer, if they wait for it as long.
 
         The answer to a question that left earlier may be older than what the caller wants to know of.
         """
         asking = self._asking
-        if asking is None:
+        if asking is None or self._patience + GRACE_SECONDS < timeout:
             asking = self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
+            self._patience = timeout
             asking.add_done_callback(_heed)
         # A little more than what the question itself may take: it knows best why it was not answered.
-        await within(self._world.clock, timeout + GRACE_SECONDS, asyncio.shield(asking))
+        await within(self._world.clock, timeout + GRACE_SECONDS, result_of(asking, CLOSED))
 
     def refresh_soon(self) -> None:
         """Something did not fit: ask, but let nobody wait for it."""

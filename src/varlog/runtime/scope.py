@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from varlog.base.errors import Unavailable
+
 Result = TypeVar("Result")
 OnDefect = Callable[[BaseException], None]
 
@@ -82,3 +84,18 @@ class Scope:
             error = task.exception()
             if error is not None:
                 self._on_defect(error)
+
+
+async def result_of(task: "asyncio.Task[Result]", ended: str) -> Result:
+    """The result of a task that others wait for, too: who gives up does not end it.
+
+    Its owner may: that is `Unavailable` for all who wait, with `ended` as its reason. They were not cancelled.
+    """
+    waiting = asyncio.current_task()
+    before = waiting.cancelling() if waiting is not None else 0
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled() and waiting is not None and waiting.cancelling() == before:
+            raise Unavailable(ended) from None
+        raise

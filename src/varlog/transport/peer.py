@@ -173,7 +173,10 @@ class Peer:
         self._channel.close()
 
     async def wait_closed(self) -> None:
-        """Of a closed connection: wait until its handlers have ended and what was queued has left."""
+        """Of a closed connection: wait until its handlers have ended and what was queued has left.
+
+        Not where the other end broke the protocol: it may never read what it was told.
+        """
         await self._service.wait_ended()
         await self._scope.close()
         if not self._channel_gone:
@@ -344,10 +347,12 @@ class Server:
 
     async def close(self) -> None:
         """Stop accepting, close every connection, and wait until all is over."""
-        if self._listener is not None:
-            await self._listener.close()
-        for peer in (peers := self.peers):
-            peer.close()
+        try:
+            if self._listener is not None:
+                await self._listener.close()
+        finally:
+            for peer in (peers := self.peers):
+                peer.close()
         for peer in peers:
             await peer.wait_closed()
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.ports import World
+from varlog.runtime.scope import result_of
 from varlog.transport.peer import Handlers, Peer, connect
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -21,6 +22,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 CONNECT_TIMEOUT_S = 2.0
 FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
+
+_CLOSED = "this pool of connections is closed"
 
 
 class Place(NamedTuple):
@@ -51,6 +54,11 @@ class PeerPool:
         self.cluster_id = ""
         """Empty: that of whoever answers first."""
 
+    @property
+    def closed(self) -> bool:
+        """For good."""
+        return self._closed
+
     def connected(self, place: Place) -> Peer | None:
         """The open connection to a place, if there is one; makes none."""
         known = self._places.get(place)
@@ -61,7 +69,7 @@ class PeerPool:
     async def get(self, place: Place) -> Peer:
         """An open connection; raises `Unavailable` at once while the place is being left alone."""
         if self._closed:
-            raise Unavailable("this pool of connections is closed")
+            raise Unavailable(_CLOSED)
         peer = self.connected(place)
         if peer is not None:
             return peer
@@ -71,8 +79,7 @@ class PeerPool:
                 raise Unavailable(known.error.message) from known.error
             known.attempt = asyncio.create_task(self._connect(place, known), name=f"connect {place.address}")
             known.attempt.add_done_callback(_retrieve)
-        # shield: a caller that gives up must not end the attempt others wait for
-        return await asyncio.shield(known.attempt)
+        return await result_of(known.attempt, _CLOSED)
 
     async def _connect(self, place: Place, known: _Known) -> Peer:
         try:

@@ -63,6 +63,8 @@ class TcpChannel(asyncio.BufferedProtocol):
         self._drain_waiters: list[asyncio.Future[None]] = []
         self._error: VarlogError | None = None
         self._closing = False
+        self._over = False
+        """Its handler knows that it ends: it closed the channel itself, or was told."""
         self._limit: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------ sending
@@ -120,13 +122,14 @@ class TcpChannel(asyncio.BufferedProtocol):
         return not self._write_paused and self._queued_bytes < limits.WRITE_HIGH_BYTES
 
     async def drained(self) -> None:
-        while not self.writable and not self._closing:
+        # Who waits asks the handler next whether it is over: woken before that knows, he would be back at once.
+        while not self.writable and not self._over:
             waiter = self._loop.create_future()
             self._drain_waiters.append(waiter)
             await waiter
 
     def _wake(self) -> None:
-        if self._drain_waiters and (self.writable or self._closing):
+        if self._drain_waiters and (self.writable or self._over):
             waiters, self._drain_waiters = self._drain_waiters, []
             for waiter in waiters:
                 if not waiter.done():
@@ -136,26 +139,34 @@ class TcpChannel(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Send what is queued and close; whoever takes too long over it is cut off."""
+        self._over = True
+        self._wake()
         if self._closing:
             return
         self._flush()
         self._closing = True
-        self._wake()
         self._transport.close()
         self._set_limit(limits.CLOSE_SECONDS, self._transport.abort)
 
     def _give_up(self, error: VarlogError) -> None:
-        """Cut the connection off."""
+        """Cut the connection off. The handler may be the one who sends just now: it is told when the loop says so."""
         self._error = self._error or error
         self._closing = True
         self._transport.abort()
 
     def _refuse(self, error: VarlogError) -> None:
-        """The other end broke the protocol: say so and close."""
+        """The other end broke the protocol: say so and close. It may be long in reading that: nobody waits for it."""
         self._error = self._error or error
         if self._receiver.greeted:
             self.send(encode_frame(Kind.ERROR, 0, 0, encode_error(error)))
         self.close()
+        self._tell(self._error)
+
+    def _tell(self, error: VarlogError) -> None:
+        """The handler, once."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.closed(error)
 
     def _set_limit(self, seconds: float, what: Callable[[], None]) -> None:
         if self._limit is not None:
@@ -232,7 +243,7 @@ class TcpChannel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True
+        self._closing = self._over = True
         self._socket = -1
         if self._limit is not None:
             self._limit.cancel()
@@ -245,8 +256,7 @@ class TcpChannel(asyncio.BufferedProtocol):
             self._listener.forget(self)
         if not self.ready.done():
             self.ready.set_result(None)
-        if self._handler is not None:
-            self._handler.closed(self._error)
+        self._tell(self._error)
 
     @property
     def error(self) -> VarlogError | None:
@@ -292,15 +302,18 @@ class TcpListener:
 
     async def close(self) -> None:
         self._closed = True
-        if self._server is not None:
-            for each in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(each)
+        if self._server is None:
+            return
+        for each in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(each)
+        try:
             # What was accepted becomes a channel first, which is then closed: asyncio forgets it, open, if its server
             # is closed by then.
             await asyncio.sleep(0)
+        finally:
             self._server.close()
-        for channel in list(self._channels):
-            channel.abandon()
+            for channel in list(self._channels):
+                channel.abandon()
 
 
 class TcpNetwork:
