@@ -13,8 +13,9 @@ import pytest
 
 from varlog.base.errors import Corrupt
 from varlog.metadata import notes as notes_module
-from varlog.metadata.database import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES, Database
+from varlog.metadata.database import Database
 from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes
+from varlog.metadata.opening import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
 

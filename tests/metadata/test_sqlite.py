@@ -27,8 +27,10 @@ from varlog.base.errors import (
 from varlog.metadata import database as database_module
 from varlog.metadata import sqlite as sqlite_module
 from varlog.metadata import watch as watch_module
-from varlog.metadata.database import APPLICATION_ID, Database, prefix_end
+from varlog.metadata.database import Database, prefix_end
 from varlog.metadata.notes import Notes
+from varlog.metadata.opening import APPLICATION_ID, LOG_PAGES, PAGE_BYTES
+from varlog.metadata.rows import translate
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
@@ -452,7 +454,7 @@ def test_the_log_is_laid_out_and_used_over_and_over(tmp_path: Path) -> None:
         store = await SqliteStore.open(tmp_path)
         log = tmp_path / "metadata.db-wal"
         size = log.stat().st_size
-        assert size >= database_module.LOG_PAGES * database_module.PAGE_BYTES
+        assert size >= LOG_PAGES * PAGE_BYTES
         for n in range(600):
             await store.commit(Transaction(put={f"cut/{n:04}": b"v" * 200, "base": b"x"}))
         assert log.stat().st_size == size
@@ -522,4 +524,4 @@ def test_prefix_end(prefix: str, end: str | None) -> None:
 
 def test_errors_are_ours() -> None:
     for error in (sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("?")):
-        assert isinstance(database_module.translate(error, Path("x")), VarlogError)
+        assert isinstance(translate(error, Path("x")), VarlogError)

@@ -17,52 +17,23 @@ A transaction that nobody is before may be noted instead (`note`): it is durable
 what it changed is kept in memory, before what SQLite has, until the next transaction of SQLite's takes all of it in.
 """
 
-import os
 import sqlite3
 from pathlib import Path
 
-from crc32c import crc32c
-
-from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unavailable, Unsupported, VarlogError
-from varlog.metadata.notes import Changes, Notes
-from varlog.ports.disk import DiskFailed
+from varlog.base.errors import NoSpace
+from varlog.metadata.notes import Changes
+from varlog.metadata.opening import FILE_NAME, LOG_PAGES, PAGE_BYTES, open_store
+from varlog.metadata.rows import checksum, select, translate
 from varlog.ports.metadata import Change, Transaction, Versioned
-from varlog.runtime.lock import LOCK_FILE, FolderLock, make_data_folder
-
-FILE_NAME = "metadata.db"
-NOTES_NAME = FILE_NAME + "-notes"
-APPLICATION_ID = 0x56524C47
-"""'VRLG' in the file's header tells ours from another program's."""
-SQLITE_MAGIC = b"SQLite format 3\x00"
-SCHEMA = 2
-"""2: there may be notes beside the file."""
-WITHOUT_NOTES = 1
-PAGE_BYTES = 4096
-LOG_PAGES = 1000
-"""Size of the write-ahead log beyond which it is written back and begun anew."""
+from varlog.runtime.lock import FolderLock, make_data_folder
 
 KNOWN_VERSIONS = 1024
 """Versions kept in memory, most of all that of the leader's key, which every transaction expects something of."""
-
-_FINE = (LOCK_FILE, "lost+found")
-"""What may lie in a folder in which a store is made."""
 
 _UPSERT = (
     "INSERT INTO kv VALUES (?, ?, ?, ?) ON CONFLICT (key)"
     " DO UPDATE SET value = excluded.value, version = excluded.version, crc = excluded.crc"
 )
-
-
-def translate(error: sqlite3.Error, path: Path) -> VarlogError:
-    """What an error of SQLite's means here."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
-        return NoSpace(f"no space left for {path}")
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return Corrupt(f"{path} is damaged or not a metadata store: {error}")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Unavailable(f"{path} is in use by another program")
-    return DiskFailed(f"{path}: {error}")
 
 
 def prefix_end(prefix: str) -> str | None:
@@ -76,17 +47,11 @@ def prefix_end(prefix: str) -> str | None:
     return None
 
 
-def checksum(key: str, value: bytes, version: int) -> int:
-    """What the `crc` column of a row must be."""
-    return int(crc32c(value, crc32c(version.to_bytes(8, "little"), crc32c(key.encode()))))
-
-
 class Database:
     """The file, locked for this process. Every method raises only errors of ours."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
-        self._log = folder / (FILE_NAME + "-wal")
         self.revision = 0
         self._revision_before = 0
         """When the transaction that is under way began."""
@@ -94,130 +59,18 @@ class Database:
         """Of keys that transactions expected something of, since they were last changed."""
         self._unwritten_pages = 0
         """Pages, at most, in the write-ahead log that the file itself lacks."""
-        self._notes: Notes | None = None
-        """None: there was no room for them."""
         self._noted: dict[str, Versioned | None] = {}
         """What notes say of keys, and SQLite does not know yet; None: deleted. Taken in by whatever begins a
         transaction of SQLite's, and empty again once that is durable."""
         make_data_folder(folder)
         self._lock = FolderLock(folder)
         try:
-            self._connection = self._open()
+            self._connection, self.revision, self._notes, found = open_store(folder)
         except BaseException:
             self._lock.release()
             raise
-
-    # ------------------------------------------------------------ opening
-
-    def _open(self) -> sqlite3.Connection:
-        self._check_files()
-        try:
-            connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise translate(error, self._path) from error
-        try:
-            self._configure(connection)
-            self._check(connection)
-            self._lay_out_log(connection)
-            newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
-            self.revision = connection.execute(newest).fetchone()[0]
-            self._open_notes(connection)
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise translate(error, self._path) from error
-            raise
-        return connection
-
-    def _check_files(self) -> None:
-        """Stop before SQLite would take a file too short to judge, or none beside a log, for an empty database."""
-        if self._path.exists() and self._path.stat().st_size:
-            with self._path.open("rb") as file:
-                if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
-                    raise Corrupt(f"{self._path} is not a metadata store")
-        elif self._log.exists() and self._log.stat().st_size:
-            raise Corrupt(f"{self._path} is missing or empty, but its log {self._log.name} is there")
-        else:
-            self._check_folder(self._path.parent)
-
-    @staticmethod
-    def _check_folder(folder: Path) -> None:
-        """A new store is made in an empty folder only: not, by mistake, among the data of a node."""
-        foreign = sorted(name for name in os.listdir(folder) if name not in _FINE and not name.startswith(FILE_NAME))
-        if foreign:
-            raise InvalidArgument(f"{folder} is neither empty nor the folder of a repository: it holds {foreign[0]!r}")
-
-    def _configure(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        # Foreign files are told apart before anything is written to them.
-        if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            found = connection.execute("PRAGMA application_id").fetchone()[0]
-            if found != APPLICATION_ID:
-                raise Corrupt(f"{self._path} is a database of another program")
-        if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-            raise DiskFailed(f"{self._path} is on a file system without write-ahead logging")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            connection.executescript(
-                f"""BEGIN IMMEDIATE;
-                CREATE TABLE kv (
-                    key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
-                ) WITHOUT ROWID;
-                CREATE TABLE counter (revision INTEGER NOT NULL);
-                INSERT INTO counter VALUES (0);
-                PRAGMA application_id = {APPLICATION_ID};
-                PRAGMA user_version = {SCHEMA};
-                COMMIT;"""
-            )
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        schema = connection.execute("PRAGMA user_version").fetchone()[0]
-        if schema not in (WITHOUT_NOTES, SCHEMA):
-            raise Unsupported(f"{self._path} has version {schema}, this release knows {SCHEMA}")
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise Corrupt(f"{self._path} is damaged: {verdict}")
-
-    def _open_notes(self, connection: sqlite3.Connection) -> None:
-        """Take back what notes say. Where there is no room to make them there are none yet: do without."""
-        try:
-            # What may have notes must be told apart without a write: a full volume is no reason to overlook them.
-            if connection.execute("PRAGMA user_version").fetchone()[0] == WITHOUT_NOTES:
-                connection.execute(f"PRAGMA user_version = {SCHEMA}")
-            notes = Notes(self._path.parent / NOTES_NAME)
-        except NoSpace:
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
-            return
-        try:
-            found = notes.read(self.revision)
-        except BaseException:
-            notes.close()
-            raise
         for note in found:
             self._keep_noted(note.revision, note.changes)
-        self._notes = notes
-
-    def _lay_out_log(self, connection: sqlite3.Connection) -> None:
-        """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
-        if self._log.exists() and self._log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
-            return
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("CREATE TABLE ballast (bytes BLOB)")
-            connection.execute("INSERT INTO ballast VALUES (zeroblob(?))", (LOG_PAGES * PAGE_BYTES,))
-            connection.execute("COMMIT")
-            connection.execute("DROP TABLE ballast")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-                raise
-            if connection.in_transaction:  # a full disk: do without
-                connection.execute("ROLLBACK")
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     # ------------------------------------------------------------ reading
 
@@ -240,14 +93,7 @@ class Database:
         return [(key, record) for key, record in sorted(found.items()) if record is not None]
 
     def _select(self, condition: str, *values: str) -> list[tuple[str, Versioned]]:
-        try:
-            rows = self._connection.execute(f"SELECT key, value, version, crc FROM kv {condition}", values).fetchall()
-        except sqlite3.Error as error:
-            raise translate(error, self._path) from error
-        for key, value, version, crc in rows:
-            if checksum(key, value, version) != crc:
-                raise Corrupt(f"{self._path}: the value of {key!r} does not match its checksum")
-        return [(key, Versioned(value, version)) for key, value, version, _ in rows]
+        return select(self._connection, self._path, condition, *values)
 
     # ------------------------------------------------------------ notes
 

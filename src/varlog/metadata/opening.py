@@ -1,0 +1,160 @@
+"""Opening the embedded store: the files of its folder are told from others, laid out, and checked.
+
+metadata.db         SQLite's file
+metadata.db-wal     its write-ahead log
+metadata.db-notes   see `metadata.notes`
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
+from varlog.metadata.notes import Note, Notes
+from varlog.metadata.rows import translate
+from varlog.ports.disk import DiskFailed
+from varlog.runtime.lock import LOCK_FILE
+
+FILE_NAME = "metadata.db"
+NOTES_NAME = FILE_NAME + "-notes"
+APPLICATION_ID = 0x56524C47
+"""'VRLG' in the file's header tells ours from another program's."""
+SQLITE_MAGIC = b"SQLite format 3\x00"
+SCHEMA = 2
+"""2: there may be notes beside the file."""
+WITHOUT_NOTES = 1
+PAGE_BYTES = 4096
+LOG_PAGES = 1000
+"""Size of the write-ahead log beyond which it is written back and begun anew."""
+
+_FINE = (LOCK_FILE, "lost+found")
+"""What may lie in a folder in which a store is made."""
+
+
+class Opened(NamedTuple):
+    """A store as it was found or made."""
+
+    connection: sqlite3.Connection
+    revision: int
+    """SQLite's."""
+    notes: Notes | None
+    """None: there was no room for them."""
+    found: list[Note]
+    """Those that continue the revision."""
+
+
+def open_store(folder: Path) -> Opened:
+    """Open the store in a folder that is locked for this process, made if missing."""
+    path = folder / FILE_NAME
+    log = folder / (FILE_NAME + "-wal")
+    _check_files(path, log)
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    try:
+        _configure(connection, path)
+        _check(connection, path)
+        _lay_out_log(connection, log)
+        newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
+        revision = connection.execute(newest).fetchone()[0]
+        notes, found = _open_notes(connection, folder / NOTES_NAME, revision)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, path) from error
+        raise
+    return Opened(connection, revision, notes, found)
+
+
+def _check_files(path: Path, log: Path) -> None:
+    """Stop before SQLite would take a file too short to judge, or none beside a log, for an empty database."""
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file:
+            if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
+                raise Corrupt(f"{path} is not a metadata store")
+    elif log.exists() and log.stat().st_size:
+        raise Corrupt(f"{path} is missing or empty, but its log {log.name} is there")
+    else:
+        _check_folder(path.parent)
+
+
+def _check_folder(folder: Path) -> None:
+    """A new store is made in an empty folder only: not, by mistake, among the data of a node."""
+    foreign = sorted(name for name in os.listdir(folder) if name not in _FINE and not name.startswith(FILE_NAME))
+    if foreign:
+        raise InvalidArgument(f"{folder} is neither empty nor the folder of a repository: it holds {foreign[0]!r}")
+
+
+def _configure(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    # Foreign files are told apart before anything is written to them.
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        found = connection.execute("PRAGMA application_id").fetchone()[0]
+        if found != APPLICATION_ID:
+            raise Corrupt(f"{path} is a database of another program")
+    if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        raise DiskFailed(f"{path} is on a file system without write-ahead logging")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        connection.executescript(
+            f"""BEGIN IMMEDIATE;
+            CREATE TABLE kv (
+                key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
+            ) WITHOUT ROWID;
+            CREATE TABLE counter (revision INTEGER NOT NULL);
+            INSERT INTO counter VALUES (0);
+            PRAGMA application_id = {APPLICATION_ID};
+            PRAGMA user_version = {SCHEMA};
+            COMMIT;"""
+        )
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    schema = connection.execute("PRAGMA user_version").fetchone()[0]
+    if schema not in (WITHOUT_NOTES, SCHEMA):
+        raise Unsupported(f"{path} has version {schema}, this release knows {SCHEMA}")
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise Corrupt(f"{path} is damaged: {verdict}")
+
+
+def _open_notes(connection: sqlite3.Connection, path: Path, revision: int) -> tuple[Notes | None, list[Note]]:
+    """What notes say. Where there is no room to make them there are none yet: do without."""
+    try:
+        # What may have notes must be told apart without a write: a full volume is no reason to overlook them.
+        if connection.execute("PRAGMA user_version").fetchone()[0] == WITHOUT_NOTES:
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        notes = Notes(path)
+    except NoSpace:
+        return None, []
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        return None, []
+    try:
+        return notes, notes.read(revision)
+    except BaseException:
+        notes.close()
+        raise
+
+
+def _lay_out_log(connection: sqlite3.Connection, log: Path) -> None:
+    """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
+    if log.exists() and log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
+        return
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE ballast (bytes BLOB)")
+        connection.execute("INSERT INTO ballast VALUES (zeroblob(?))", (LOG_PAGES * PAGE_BYTES,))
+        connection.execute("COMMIT")
+        connection.execute("DROP TABLE ballast")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        if connection.in_transaction:  # a full disk: do without
+            connection.execute("ROLLBACK")
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

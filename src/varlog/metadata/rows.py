@@ -1,0 +1,39 @@
+"""A row of the embedded store with its checksum, and what errors of SQLite's mean."""
+
+import sqlite3
+from pathlib import Path
+
+from crc32c import crc32c
+
+from varlog.base.errors import Corrupt, NoSpace, Unavailable, VarlogError
+from varlog.ports.disk import DiskFailed
+from varlog.ports.metadata import Versioned
+
+
+def translate(error: sqlite3.Error, path: Path) -> VarlogError:
+    """What an error of SQLite's means here."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return NoSpace(f"no space left for {path}")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return Corrupt(f"{path} is damaged or not a metadata store: {error}")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return Unavailable(f"{path} is in use by another program")
+    return DiskFailed(f"{path}: {error}")
+
+
+def checksum(key: str, value: bytes, version: int) -> int:
+    """What the `crc` column of a row must be."""
+    return int(crc32c(value, crc32c(version.to_bytes(8, "little"), crc32c(key.encode()))))
+
+
+def select(connection: sqlite3.Connection, path: Path, condition: str, *values: str) -> list[tuple[str, Versioned]]:
+    """The rows for which the condition holds, each as it was written."""
+    try:
+        rows = connection.execute(f"SELECT key, value, version, crc FROM kv {condition}", values).fetchall()
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    for key, value, version, crc in rows:
+        if checksum(key, value, version) != crc:
+            raise Corrupt(f"{path}: the value of {key!r} does not match its checksum")
+    return [(key, Versioned(value, version)) for key, value, version, _ in rows]
