@@ -21,6 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from varlog.base.errors import Corrupt, NoSpace
+from varlog.metadata.blocks import fill
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import translate
 from varlog.runtime.lock import sync_folder
@@ -43,6 +44,26 @@ Changes = Mapping[str, bytes | None]
 """What a transaction makes of keys; None: deleted."""
 
 
+def make_notes(path: Path) -> None:
+    """Make an empty file in place of any that is there, durable on return; `NoSpace` if there is no room for it.
+
+    All of its blocks are written once: a sync is quicker then, and no note can run out of space.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            fill(fd, FILE_BYTES)
+            os.fsync(fd)
+        except BaseException:
+            path.unlink()
+            raise
+        finally:
+            os.close(fd)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise translate(error, str(path)) from error
+
+
 class Note(NamedTuple):
     """One transaction."""
 
@@ -54,27 +75,20 @@ class Notes:
     """The file, of one process. Raises `DiskFailed` when what it holds is not known any more."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, made if missing; raises `NoSpace` if there is no room for it."""
+        """Open the file that `make_notes` made; `Corrupt` if it is not all there, for notes may have been in it."""
         self._path = path
         self._end = 0
         """Where the next note goes."""
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                self._lay_out()
-            except BaseException:
-                os.close(self._fd)
-                raise
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            size = os.fstat(self._fd).st_size
+        except FileNotFoundError:
+            raise Corrupt(f"{path} is missing: restore the whole folder from a copy") from None
         except OSError as error:
             raise translate(error, str(path)) from error
-
-    def _lay_out(self) -> None:
-        """All of its blocks are written once: a sync is quicker then, and no note can run out of space."""
-        size = os.fstat(self._fd).st_size
         if size < FILE_BYTES:
-            os.pwrite(self._fd, bytes(FILE_BYTES - size), size)
-            os.fsync(self._fd)
-            sync_folder(self._path.parent)
+            os.close(self._fd)
+            raise Corrupt(f"{path} has only {size} of {FILE_BYTES} bytes: restore the whole folder from a copy")
 
     def close(self) -> None:
         os.close(self._fd)

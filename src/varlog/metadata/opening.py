@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
-from varlog.metadata.notes import Note, Notes
+from varlog.metadata.notes import Note, Notes, make_notes
 from varlog.metadata.rows import translate
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.lock import LOCK_FILE
 
 FILE_NAME = "metadata.db"
+LOG_NAME = FILE_NAME + "-wal"
 NOTES_NAME = FILE_NAME + "-notes"
 APPLICATION_ID = 0x56524C47
 """'VRLG' in the file's header tells ours from another program's."""
 SQLITE_MAGIC = b"SQLite format 3\x00"
-SCHEMA = 2
-"""2: there may be notes beside the file."""
 WITHOUT_NOTES = 1
+"""Schema of a new store, and of one that had no room for notes."""
+SCHEMA = 2
+"""There is a file of notes beside it, and it counts."""
 PAGE_BYTES = 4096
 LOG_PAGES = 1000
 """Size of the write-ahead log beyond which it is written back and begun anew."""
@@ -47,8 +49,7 @@ class Opened(NamedTuple):
 def open_store(folder: Path) -> Opened:
     """Open the store in a folder that is locked for this process, made if missing."""
     path = folder / FILE_NAME
-    log = folder / (FILE_NAME + "-wal")
-    _check_files(path, log)
+    _check_files(path)
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -56,7 +57,7 @@ def open_store(folder: Path) -> Opened:
     try:
         _configure(connection, path)
         _check(connection, path)
-        _lay_out_log(connection, log)
+        _lay_out_log(connection, folder / LOG_NAME)
         newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
         revision = connection.execute(newest).fetchone()[0]
         notes, found = _open_notes(connection, folder / NOTES_NAME, revision)
@@ -68,16 +69,17 @@ def open_store(folder: Path) -> Opened:
     return Opened(connection, revision, notes, found)
 
 
-def _check_files(path: Path, log: Path) -> None:
-    """Stop before SQLite would take a file too short to judge, or none beside a log, for an empty database."""
+def _check_files(path: Path) -> None:
+    """Stop before SQLite would take a file too short to judge, or none beside others, for an empty database."""
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file:
             if file.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
                 raise Corrupt(f"{path} is not a metadata store")
-    elif log.exists() and log.stat().st_size:
-        raise Corrupt(f"{path} is missing or empty, but its log {log.name} is there")
-    else:
-        _check_folder(path.parent)
+        return
+    for beside in (path.with_name(LOG_NAME), path.with_name(NOTES_NAME)):
+        if beside.exists() and beside.stat().st_size:
+            raise Corrupt(f"{path} is missing or empty, but {beside.name} is there: restore the folder from a copy")
+    _check_folder(path.parent)
 
 
 def _check_folder(folder: Path) -> None:
@@ -108,7 +110,7 @@ def _configure(connection: sqlite3.Connection, path: Path) -> None:
             CREATE TABLE counter (revision INTEGER NOT NULL);
             INSERT INTO counter VALUES (0);
             PRAGMA application_id = {APPLICATION_ID};
-            PRAGMA user_version = {SCHEMA};
+            PRAGMA user_version = {WITHOUT_NOTES};
             COMMIT;"""
         )
 
@@ -123,23 +125,30 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _open_notes(connection: sqlite3.Connection, path: Path, revision: int) -> tuple[Notes | None, list[Note]]:
-    """What notes say. Where there is no room to make them there are none yet: do without."""
-    try:
-        # What may have notes must be told apart without a write: a full volume is no reason to overlook them.
-        if connection.execute("PRAGMA user_version").fetchone()[0] == WITHOUT_NOTES:
-            connection.execute(f"PRAGMA user_version = {SCHEMA}")
-        notes = Notes(path)
-    except NoSpace:
+    """What notes say. What may have some is told apart without a write: a full volume is no reason to overlook them."""
+    schema = connection.execute("PRAGMA user_version").fetchone()[0]
+    if schema == WITHOUT_NOTES and not _begin_notes(connection, path):
         return None, []
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
-            raise
-        return None, []
+    notes = Notes(path)
     try:
         return notes, notes.read(revision)
     except BaseException:
         notes.close()
         raise
+
+
+def _begin_notes(connection: sqlite3.Connection, path: Path) -> bool:
+    """Make the file anew, and only then have the database say that it belongs to it. False: there is no room."""
+    try:
+        make_notes(path)
+        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    except NoSpace:
+        return False
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+            raise
+        return False
+    return True
 
 
 def _lay_out_log(connection: sqlite3.Connection, log: Path) -> None:
