@@ -96,7 +96,7 @@ class Notes:
     # ------------------------------------------------------------ reading
 
     def read(self, revision: int) -> list[Note]:
-        """Those that continue a database of this revision, in order; notes are added behind them."""
+        """Those that continue a database of this revision, in order, on disk; notes are added behind them."""
         data = os.pread(self._fd, FILE_BYTES, 0)
         notes: list[Note] = []
         self._end = 0
@@ -108,6 +108,9 @@ class Notes:
             later = _note_at(data, at)
             if later is not None and later.revision > revision:
                 raise Corrupt(f"{self._path}: the note of revision {revision + 1} is damaged, {later.revision} is not")
+        if notes:
+            # A process that died, or whose sync failed, may have left them in the page cache alone.
+            self._write(data[: self._end], 0)
         return notes
 
     # ------------------------------------------------------------ writing
@@ -120,16 +123,19 @@ class Notes:
             return False
         checked = _HEAD.pack(_MAGIC, 0, revision, len(body))[_CHECKED_FROM:] + body
         data = _MAGIC + int(crc32c(checked)).to_bytes(4, "little") + checked
+        self._write(data, self._end)
+        self._end += size
+        return True
+
+    def _write(self, data: bytes, offset: int) -> None:
         try:
-            written = _write_durably(self._fd, data, self._end)
+            written = _write_durably(self._fd, data, offset)
         except OSError as error:
             failed = translate(error, str(self._path))
             # Even for lack of space: its blocks are there, so something else is wrong, and what they hold is not known.
             raise DiskFailed(failed.message) if isinstance(failed, NoSpace) else failed from error
         if written != len(data):
             raise DiskFailed(f"{self._path}: only {written} of {len(data)} bytes were written")
-        self._end += size
-        return True
 
     def begin_anew(self) -> None:
         """The database has them all, on disk."""

@@ -1,4 +1,4 @@
-"""Opening the embedded store: the files of its folder are told from others, laid out, and checked.
+"""Opening the embedded store: the files of its folder are told from others, brought to disk, laid out, and checked.
 
 metadata.db         SQLite's file
 metadata.db-wal     its write-ahead log
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
+from varlog.metadata.blocks import write_again
 from varlog.metadata.notes import Note, Notes, make_notes
 from varlog.metadata.rows import translate
 from varlog.ports.disk import DiskFailed
-from varlog.runtime.lock import LOCK_FILE
+from varlog.runtime.disk_worker import translate as translate_system
+from varlog.runtime.lock import LOCK_FILE, sync_folder
 
 FILE_NAME = "metadata.db"
 LOG_NAME = FILE_NAME + "-wal"
@@ -50,6 +52,7 @@ def open_store(folder: Path) -> Opened:
     """Open the store in a folder that is locked for this process, made if missing."""
     path = folder / FILE_NAME
     _check_files(path)
+    _bring_log_to_disk(folder / LOG_NAME)
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -58,6 +61,8 @@ def open_store(folder: Path) -> Opened:
         _configure(connection, path)
         _check(connection, path)
         _lay_out_log(connection, folder / LOG_NAME)
+        # A log that was found filled up is begun anew, else it would grow with every crash.
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
         revision = connection.execute(newest).fetchone()[0]
         notes, found = _open_notes(connection, folder / NOTES_NAME, revision)
@@ -87,6 +92,20 @@ def _check_folder(folder: Path) -> None:
     foreign = sorted(name for name in os.listdir(folder) if name not in _FINE and not name.startswith(FILE_NAME))
     if foreign:
         raise InvalidArgument(f"{folder} is neither empty nor the folder of a repository: it holds {foreign[0]!r}")
+
+
+def _bring_log_to_disk(log: Path) -> None:
+    """SQLite believes whatever it can read of the log, also where a sync failed or was never made."""
+    try:
+        if log.exists():
+            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                write_again(fd)
+            finally:
+                os.close(fd)
+        sync_folder(log.parent)
+    except OSError as error:
+        raise translate_system(error, str(log)) from error
 
 
 def _configure(connection: sqlite3.Connection, path: Path) -> None:
@@ -153,7 +172,7 @@ def _begin_notes(connection: sqlite3.Connection, path: Path) -> bool:
 
 def _lay_out_log(connection: sqlite3.Connection, log: Path) -> None:
     """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
-    if log.exists() and log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
+    if log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
         return
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -166,4 +185,3 @@ def _lay_out_log(connection: sqlite3.Connection, log: Path) -> None:
             raise
         if connection.in_transaction:  # a full disk: do without
             connection.execute("ROLLBACK")
-    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -1,0 +1,133 @@
+"""Disks that fail, fill up and lose what was not synced, under the files of the embedded store."""
+
+import errno
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from varlog.metadata.database import Database
+from varlog.metadata.notes import PLACE_BYTES
+from varlog.metadata.opening import LOG_NAME, LOG_PAGES, NOTES_NAME, PAGE_BYTES
+from varlog.ports.disk import DiskFailed
+from varlog.ports.metadata import Transaction
+
+
+def killed(folder: Path, *transactions: Transaction, noted: int = 0) -> Path:
+    """A store after these transactions and so many notes, as a process that dies leaves it."""
+    database = Database(folder.with_name("running"))
+    for transaction in transactions:
+        database.apply(transaction)
+        database.commit()
+    for number in range(noted):
+        database.note(Transaction(put={f"k{number}": b"1"}))
+    shutil.copytree(folder.with_name("running"), folder)
+    database.close()
+    return folder
+
+
+class Syncs:
+    """Which bytes of which file were written and then synced, by Python's own calls."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.synced: dict[str, bytes] = {}
+        self.failing = ""
+        """A sync of the file of this name fails."""
+        self._written: dict[str, bytearray] = {}
+        self._wrap(patch, "pwrite", self._pwrite)
+        self._wrap(patch, "pwritev", self._pwritev)
+        self._wrap(patch, "fsync", self._sync)
+        self._wrap(patch, "fdatasync", self._sync)
+
+    @staticmethod
+    def _wrap(patch: pytest.MonkeyPatch, name: str, call: Callable[..., Any]) -> None:
+        patch.setattr(os, name, partial(call, getattr(os, name)))
+
+    def _pwrite(self, original: Any, fd: int, data: bytes, offset: int) -> int:
+        self._note(fd, bytes(data), offset)
+        return int(original(fd, data, offset))
+
+    def _pwritev(self, original: Any, fd: int, buffers: Sequence[bytes], offset: int, flags: int = 0) -> int:
+        self._note(fd, b"".join(buffers), offset)
+        written = int(original(fd, buffers, offset, flags))
+        if flags & os.RWF_DSYNC:
+            self._sync(lambda _: None, fd)
+        return written
+
+    def _note(self, fd: int, data: bytes, offset: int) -> None:
+        file = self._written.setdefault(name_of(fd), bytearray())
+        file.extend(bytes(max(0, offset + len(data) - len(file))))
+        file[offset : offset + len(data)] = data
+
+    def _sync(self, original: Any, fd: int) -> None:
+        name = name_of(fd)
+        if name == self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        original(fd)
+        self.synced[name] = bytes(self._written.get(name, b""))
+
+
+def name_of(fd: int) -> str:
+    return Path(os.readlink(f"/proc/self/fd/{fd}")).name
+
+
+def test_what_is_believed_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = killed(tmp_path / "a", Transaction(put={"a": b"1"}), Transaction(put={"b": b"2"}), noted=3)
+    log, notes = ((folder / name).read_bytes() for name in (LOG_NAME, NOTES_NAME))
+    syncs = Syncs(monkeypatch)
+    database = Database(folder)
+    assert [key for key, _ in database.scan("")] == ["a", "b", "k0", "k1", "k2"]
+    assert syncs.synced[LOG_NAME][: len(log)] == log
+    assert syncs.synced[NOTES_NAME][: 3 * PLACE_BYTES].rstrip(b"\0") == notes.rstrip(b"\0")
+    assert "a" in syncs.synced  # the folder itself
+    database.close()
+
+
+@pytest.mark.parametrize("name", [LOG_NAME, NOTES_NAME, "a"])
+def test_what_cannot_be_brought_to_disk_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = killed(tmp_path / "a", Transaction(put={"a": b"1"}), noted=1)
+    with monkeypatch.context() as patch:
+        Syncs(patch).failing = name
+        with pytest.raises(DiskFailed, match=r"metadata\.db.*Input/output error"):
+            Database(folder)
+    database = Database(folder)  # unlocked, and all of it there
+    assert [key for key, _ in database.scan("")] == ["a", "k0"]
+    database.close()
+
+
+class Failing(sqlite3.Connection):
+    """Of a disk that fails when the log is written back."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql.startswith("PRAGMA wal_checkpoint"):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(sql, *parameters)
+
+
+def test_a_log_that_cannot_be_written_back_is_not_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = killed(tmp_path / "a", Transaction(put={"a": b"1"}))
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
+    with pytest.raises(DiskFailed, match="disk I/O error"):
+        Database(folder)
+
+
+def test_the_log_does_not_grow_with_every_crash(tmp_path: Path) -> None:
+    half = Transaction(put={"a": bytes(LOG_PAGES * PAGE_BYTES // 2)})
+    folder = killed(tmp_path / "0", half)
+    size = (folder / LOG_NAME).stat().st_size
+    for number in range(1, 4):
+        database = Database(folder)
+        database.apply(half)
+        database.commit()
+        folder = Path(shutil.copytree(folder, tmp_path / str(number)))
+        database.close()
+    assert (folder / LOG_NAME).stat().st_size == size
