@@ -13,7 +13,7 @@ import pytest
 
 from varlog.metadata.database import Database
 from varlog.metadata.notes import PLACE_BYTES
-from varlog.metadata.opening import LOG_NAME, LOG_PAGES, NOTES_NAME, PAGE_BYTES
+from varlog.metadata.opening import LOG_BYTES, LOG_NAME, NOTES_NAME
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
 
@@ -121,13 +121,63 @@ def test_a_log_that_cannot_be_written_back_is_not_overlooked(tmp_path: Path, mon
 
 
 def test_the_log_does_not_grow_with_every_crash(tmp_path: Path) -> None:
-    half = Transaction(put={"a": bytes(LOG_PAGES * PAGE_BYTES // 2)})
-    folder = killed(tmp_path / "0", half)
+    large = Transaction(put={"a": bytes(LOG_BYTES // 3)})
+    folder = killed(tmp_path / "0", large)
     size = (folder / LOG_NAME).stat().st_size
     for number in range(1, 4):
         database = Database(folder)
-        database.apply(half)
+        database.apply(large)
         database.commit()
         folder = Path(shutil.copytree(folder, tmp_path / str(number)))
         database.close()
     assert (folder / LOG_NAME).stat().st_size == size
+
+
+def test_what_once_filled_the_log_is_removed(tmp_path: Path) -> None:
+    """An earlier release put a table there, and may have died before it was gone."""
+    database = Database(tmp_path)
+    database._connection.execute("CREATE TABLE ballast (bytes BLOB)")
+    database._connection.execute("INSERT INTO ballast VALUES (zeroblob(100000))")
+    database.close()
+    for _ in range(2):
+        database = Database(tmp_path)
+        assert not database._connection.execute("SELECT name FROM sqlite_master WHERE name = 'ballast'").fetchall()
+        database.close()
+
+
+def test_a_volume_without_room_for_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets as much as there is, tells it by counts, and then nothing: all of that is given back."""
+    room = 1 << 20
+    pwrite = os.pwrite
+
+    def write(fd: int, data: bytes, offset: int) -> int:
+        if offset >= room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(fd, data[: room - offset], offset)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    database = Database(tmp_path)
+    assert (tmp_path / LOG_NAME).stat().st_size < room // 2
+    database.note(Transaction(put={"a": b"1"}))
+    database.settle()
+    assert [key for key, _ in database.scan("")] == ["a"]
+    database.close()
+
+
+class Full(sqlite3.Connection):
+    """Of a volume that has no room for the log to be written back."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql.startswith("PRAGMA wal_checkpoint"):
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return super().execute(sql, *parameters)
+
+
+def test_a_volume_without_room_for_what_the_log_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = killed(tmp_path / "a", Transaction(put={"a": b"1"}), noted=1)
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
+    database = Database(folder)
+    assert [key for key, _ in database.scan("")] == ["a", "k0"]
+    database.close()

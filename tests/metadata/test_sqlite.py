@@ -29,7 +29,7 @@ from varlog.metadata import sqlite as sqlite_module
 from varlog.metadata import watch as watch_module
 from varlog.metadata.database import Database, prefix_end
 from varlog.metadata.notes import Notes
-from varlog.metadata.opening import APPLICATION_ID, LOG_PAGES, PAGE_BYTES
+from varlog.metadata.opening import APPLICATION_ID, LOG_BYTES
 from varlog.metadata.rows import translate
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
@@ -454,7 +454,7 @@ def test_the_log_is_laid_out_and_used_over_and_over(tmp_path: Path) -> None:
         store = await SqliteStore.open(tmp_path)
         log = tmp_path / "metadata.db-wal"
         size = log.stat().st_size
-        assert size >= LOG_PAGES * PAGE_BYTES
+        assert size == LOG_BYTES
         for n in range(600):
             await store.commit(Transaction(put={f"cut/{n:04}": b"v" * 200, "base": b"x"}))
         assert log.stat().st_size == size

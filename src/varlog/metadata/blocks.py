@@ -8,7 +8,7 @@ STEP_BYTES = 1 << 20
 
 
 def read_fully(fd: int, size: int, offset: int) -> bytes:
-    """So many bytes, which must be there: after fewer comes the file's end, or a bad place that the next call tells of."""
+    """So many bytes, which must be there: after fewer comes the file's end, or a bad place the next call tells of."""
     parts: list[bytes] = []
     while size:
         part = os.pread(fd, size, offset)
@@ -31,7 +31,11 @@ def write_fully(fd: int, data: bytes, offset: int) -> None:
 
 def fill(fd: int, size: int) -> None:
     """Make the file so long with zeros, each written, so that later writes find their blocks; not synced."""
-    for at in range(os.fstat(fd).st_size, size, STEP_BYTES):
+    start = os.fstat(fd).st_size
+    volume = os.fstatvfs(fd)
+    if start + volume.f_bavail * volume.f_frsize < size:  # others need not run out of space meanwhile
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for at in range(start, size, STEP_BYTES):
         write_fully(fd, bytes(min(STEP_BYTES, size - at)), at)
 
 

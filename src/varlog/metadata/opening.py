@@ -5,13 +5,14 @@ metadata.db-wal     its write-ahead log
 metadata.db-notes   see `metadata.notes`
 """
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
-from varlog.metadata.blocks import write_again
+from varlog.metadata.blocks import fill, write_again
 from varlog.metadata.notes import Note, Notes, make_notes
 from varlog.metadata.rows import translate
 from varlog.ports.disk import DiskFailed
@@ -31,6 +32,8 @@ SCHEMA = 2
 PAGE_BYTES = 4096
 LOG_PAGES = 1000
 """Size of the write-ahead log beyond which it is written back and begun anew."""
+LOG_BYTES = 32 + LOG_PAGES * (24 + PAGE_BYTES)
+"""With a header of its own, and one for each page."""
 
 _FINE = (LOCK_FILE, "lost+found")
 """What may lie in a folder in which a store is made."""
@@ -60,9 +63,8 @@ def open_store(folder: Path) -> Opened:
     try:
         _configure(connection, path)
         _check(connection, path)
-        _lay_out_log(connection, folder / LOG_NAME)
-        # A log that was found filled up is begun anew, else it would grow with every crash.
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        _lay_out_log(folder / LOG_NAME)
+        _write_log_back(connection)
         newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
         revision = connection.execute(newest).fetchone()[0]
         notes, found = _open_notes(connection, folder / NOTES_NAME, revision)
@@ -170,18 +172,35 @@ def _begin_notes(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _lay_out_log(connection: sqlite3.Connection, log: Path) -> None:
-    """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster."""
-    if log.stat().st_size >= LOG_PAGES * PAGE_BYTES:
-        return
+def _lay_out_log(log: Path) -> None:
+    """Make the write-ahead log as long as it will get, for a write into blocks that exist syncs faster.
+
+    Zeros are no frames to SQLite. On a full volume: do without.
+    """
     try:
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("CREATE TABLE ballast (bytes BLOB)")
-        connection.execute("INSERT INTO ballast VALUES (zeroblob(?))", (LOG_PAGES * PAGE_BYTES,))
-        connection.execute("COMMIT")
-        connection.execute("DROP TABLE ballast")
+        fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            try:
+                fill(fd, LOG_BYTES)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                os.ftruncate(fd, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise translate_system(error, str(log)) from error
+
+
+def _write_log_back(connection: sqlite3.Connection) -> None:
+    """The log that was found is begun anew, else it would grow with every crash. A full volume puts it off."""
+    try:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        connection.execute(
+            "DROP TABLE IF EXISTS ballast"
+        )  # earlier releases filled the log with it, and could die then
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
             raise
-        if connection.in_transaction:  # a full disk: do without
-            connection.execute("ROLLBACK")
