@@ -98,12 +98,16 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
         transaction = Transaction(put={keys[0]: value}, delete=[key for key in keys[1:] if key != keys[0]])
         if chance.random() < 0.1:
             transaction.delete_ranges = [("x", "y")]
+        if chance.random() < 0.3:
+            transaction.put = {}  # it may well change nothing
+        if chance.random() < 0.2:
+            transaction.delete = []
         kind = chance.random()
         if kind < 0.8:
             database.note(transaction)
         else:
             database.apply(transaction)
-            database.apply(Transaction(expect={keys[0]: 0}, put={"never": b""}))
+            database.apply(Transaction(expect={keys[0]: revision + 9}, put={"never": b""}))
             if kind < 0.9:
                 database.roll_back()
             else:
@@ -112,13 +116,53 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
             revision += 1
             for key in transaction.delete:
                 model.pop(key, None)
-            model[keys[0]] = Versioned(value, revision)
+            model |= {key: Versioned(value, revision) for key in transaction.put}
         if chance.random() < 0.02:
             folder = crashed(folder, tmp_path / str(step + 1))
             database.close()
             database = Database(folder)
         assert contents(database) == model
         assert database.revision == revision
+    database.close()
+
+
+CHANGES_NOTHING = [
+    Transaction(expect={"never": 0}),
+    Transaction(delete=["never"]),
+    Transaction(delete_ranges=[("x", "y")]),
+]
+
+
+@pytest.mark.parametrize("transaction", CHANGES_NOTHING)
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_transaction_that_changes_nothing_counts(tmp_path: Path, transaction: Transaction, noted: bool) -> None:
+    """Whoever comes after it does, too, noted or not."""
+    database = Database(tmp_path / "a")
+    for number in range(2):
+        if noted:
+            assert database.note(transaction) == []
+        else:
+            assert database.apply(transaction) == []
+            database.commit()
+        if number:
+            assert database.apply(Transaction(put={"b": b"2"}), alone=True) == [Change("b", b"2")]
+            database.commit()
+        database.note(Transaction(put={"c": b"3"}))
+        after = crashed(tmp_path / "a", tmp_path / str(number))
+        again = Database(after)
+        assert (contents(again), again.revision) == (contents(database), database.revision)
+        again.close()
+    assert database.revision == 5
+    database.close()
+
+
+def test_an_undone_round_leaves_the_revision_of_what_is_durable(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database.note(Transaction(put={"b": b"1"}))
+    database.roll_back()  # of reads only: nothing had begun
+    assert database.revision == 2
     database.close()
 
 

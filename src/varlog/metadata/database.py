@@ -5,8 +5,8 @@
 
 `version` is the store's revision when the key was last changed; `crc` is the crc32c of all three, for SQLite
 itself would not notice a flipped bit. The revision grows with every transaction, so a key that is deleted and
-made again never repeats a version. It is the highest version in `kv`, unless the key that had it is gone: then
-`counter` remembers.
+made again never repeats a version. It is the highest version in `kv`, unless the key that had it is gone, or there
+never was one: then `counter` remembers.
 
 Settings, each measured: write-ahead log with a sync per commit; checkpoints are our own, because SQLite's
 automatic one overlooks a failed sync, and because ours runs when nobody waits; exclusive locking, which
@@ -52,9 +52,6 @@ class Database:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
-        self.revision = 0
-        self._revision_before = 0
-        """When the transaction that is under way began."""
         self._versions: dict[str, int] = {}
         """Of keys that transactions expected something of, since they were last changed."""
         self._unwritten_pages = 0
@@ -65,10 +62,12 @@ class Database:
         make_data_folder(folder)
         self._lock = FolderLock(folder)
         try:
-            self._connection, self.revision, self._notes, found = open_store(folder)
+            self._connection, self._durable_revision, self._notes, found = open_store(folder)
         except BaseException:
             self._lock.release()
             raise
+        self.revision = self._durable_revision
+        """As of what was applied; that of what is durable is another while a transaction is under way."""
         for note in found:
             self._keep_noted(note.revision, note.changes)
 
@@ -116,15 +115,20 @@ class Database:
         self.commit()
         return changes
 
+    @property
+    def _notes_wait(self) -> bool:
+        """For SQLite to take them in; perhaps for their revision alone."""
+        return self._notes is not None and self._notes.in_use
+
     def _keep_noted(self, revision: int, changes: Changes) -> None:
-        self.revision = revision
+        self.revision = self._durable_revision = revision
         for key, value in changes.items():
             self._noted[key] = None if value is None else Versioned(value, revision)
             self._versions.pop(key, None)
 
     def settle(self) -> None:
         """Have the file itself hold everything, as far as there is room: it is about to be closed."""
-        if not self._noted:
+        if not self._notes_wait:
             return
         try:
             self._begin()
@@ -134,10 +138,9 @@ class Database:
 
     def _begin(self) -> None:
         """Begin a transaction of SQLite's, with what is noted as its first part."""
-        self._revision_before = self.revision
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            if self._noted:
+            if self._notes_wait:
                 self._take_in_notes()
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
@@ -165,9 +168,7 @@ class Database:
                 single = (
                     alone and len(transaction.put) == 1 and not transaction.delete and not transaction.delete_ranges
                 )
-                if single and not self._noted:
-                    self._revision_before = self.revision
-                else:
+                if not single or self._notes_wait:
                     self._begin()
             return self._change(transaction) if self._expected(transaction) else None
         except sqlite3.Error as error:
@@ -207,6 +208,8 @@ class Database:
         for key, value in transaction.put.items():
             execute(_UPSERT, (key, value, self.revision, checksum(key, value, self.revision)))
             self._unwritten_pages += 1 + len(value) // PAGE_BYTES
+        if not transaction.put:  # no row tells of this revision
+            execute("UPDATE counter SET revision = ?", (self.revision,))
         self._unwritten_pages += 2 + len(deleted)
         return [
             *[Change(key, None) for key in deleted],
@@ -221,8 +224,6 @@ class Database:
             deleted.extend(sorted(key for (key,) in rows))
         for key in transaction.delete:
             deleted.extend(key for (key,) in execute("DELETE FROM kv WHERE key = ? RETURNING key", (key,)).fetchall())
-        if deleted:
-            execute("UPDATE counter SET revision = ?", (self.revision,))
         return deleted
 
     def commit(self) -> None:
@@ -231,12 +232,13 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
                 self._forget_noted()
+            self._durable_revision = self.revision
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
 
     def _forget_noted(self) -> None:
         """SQLite has them, on disk."""
-        if self._noted and self._notes is not None:
+        if self._notes is not None and self._notes_wait:
             self._noted = {}
             self._notes.begin_anew()
 
@@ -247,7 +249,7 @@ class Database:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
-        self.revision = self._revision_before
+        self.revision = self._durable_revision
         self._versions.clear()
 
     @property

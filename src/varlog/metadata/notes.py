@@ -137,6 +137,11 @@ class Notes:
         if written != len(data):
             raise DiskFailed(f"{self._path}: only {written} of {len(data)} bytes were written")
 
+    @property
+    def in_use(self) -> bool:
+        """There are some that the database lacks."""
+        return self._end > 0
+
     def begin_anew(self) -> None:
         """The database has them all, on disk."""
         self._end = 0
