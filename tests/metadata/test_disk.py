@@ -181,3 +181,26 @@ def test_a_volume_without_room_for_what_the_log_holds(tmp_path: Path, monkeypatc
     database = Database(folder)
     assert [key for key, _ in database.scan("")] == ["a", "k0"]
     database.close()
+
+
+@pytest.mark.parametrize("bad", [0, 8 * PLACE_BYTES])
+def test_a_bad_place_in_the_notes_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
+    """A read across it gives what is before it, without an error."""
+    folder = killed(tmp_path / "a", noted=20)
+    pread = os.pread
+
+    def read(fd: int, size: int, offset: int) -> bytes:
+        if name_of(fd) == NOTES_NAME and offset <= bad < offset + size:
+            if offset == bad:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            size = bad - offset
+        return pread(fd, size, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pread", read)
+        with pytest.raises(DiskFailed, match="Input/output error"):
+            Database(folder)
+        patch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 1000), offset))
+        database = Database(folder)
+        assert len(database.scan("")) == 20
+        database.close()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from varlog.base.errors import Corrupt, NoSpace
-from varlog.metadata.blocks import fill
+from varlog.metadata.blocks import fill, read_fully
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import translate
 from varlog.runtime.lock import sync_folder
@@ -97,7 +97,10 @@ class Notes:
 
     def read(self, revision: int) -> list[Note]:
         """Those that continue a database of this revision, in order, on disk; notes are added behind them."""
-        data = os.pread(self._fd, FILE_BYTES, 0)
+        try:
+            data = read_fully(self._fd, FILE_BYTES, 0)
+        except OSError as error:
+            raise translate(error, str(self._path)) from error
         notes: list[Note] = []
         self._end = 0
         while (note := _note_at(data, self._end)) is not None and note.revision == revision + 1:
