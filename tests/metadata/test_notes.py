@@ -367,3 +367,16 @@ def test_notes_of_another_store_do_not_count(tmp_path: Path) -> None:
     database = Database(tmp_path / "b")
     assert (contents(database), database.revision) == ({}, 0)
     database.close()
+
+
+def test_a_note_whose_transaction_fails_is_not_made(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database._connection.execute("UPDATE kv SET value = x'32'")
+    with pytest.raises(Corrupt, match="'a' does not match"):  # its outcome is known: there was none
+        database.note(Transaction(delete=["a"], put={"b": b"1"}))
+    notes = Notes(tmp_path / NOTES_NAME)
+    assert notes.read(1) == []
+    notes.close()
+    database.close()

@@ -104,9 +104,10 @@ class Database:
         if self._notes is None or transaction.delete_ranges or not self._expected(transaction):
             return self._apply_alone(transaction)
         changes: dict[str, bytes | None] = {**dict.fromkeys(transaction.delete), **transaction.put}
+        # Whatever can fail without an effect comes before the note.
+        made = [Change(key, None) for key in transaction.delete if self.get(key) is not None]
         if not self._notes.add(self.revision + 1, changes):
             return self._apply_alone(transaction)
-        made = [Change(key, None) for key in transaction.delete if self.get(key) is not None]
         self._keep_noted(self.revision + 1, changes)
         return [*made, *[Change(key, value) for key, value in transaction.put.items()]]
 
