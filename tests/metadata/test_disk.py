@@ -1,5 +1,6 @@
 """Disks that fail, fill up and lose what was not synced, under the files of the embedded store."""
 
+import asyncio
 import errno
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from varlog.metadata.database import Database
 from varlog.metadata.notes import PLACE_BYTES
 from varlog.metadata.opening import LOG_BYTES, LOG_NAME, NOTES_NAME
+from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
 
@@ -204,3 +206,45 @@ def test_a_bad_place_in_the_notes_is_no_end(tmp_path: Path, monkeypatch: pytest.
         database = Database(folder)
         assert len(database.scan("")) == 20
         database.close()
+
+
+def test_a_store_whose_end_fails_gives_its_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Database) -> None:
+        raise DiskFailed("sync failed")
+
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "settle", fail)
+            with pytest.raises(DiskFailed, match="sync failed"):
+                await store.close()
+        await (await SqliteStore.open(tmp_path)).close()
+
+    asyncio.run(story())
+
+
+def test_a_store_whose_opening_is_given_up_gives_its_folder_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[SqliteStore] = []
+
+    async def story() -> None:
+        original = SqliteStore._run
+
+        def run(self: SqliteStore) -> None:
+            original(self)
+            ended.append(self)
+
+        monkeypatch.setattr(SqliteStore, "_run", run)
+        opening = asyncio.ensure_future(SqliteStore.open(tmp_path))
+        await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        for _ in range(1000):
+            if ended:
+                break
+            await asyncio.sleep(0.01)
+        await (await SqliteStore.open(tmp_path)).close()
+
+    asyncio.run(story())

@@ -273,7 +273,7 @@ class Database:
     def close(self) -> None:
         try:
             self._connection.close()
+        finally:
             if self._notes is not None:
                 self._notes.close()
-        finally:
             self._lock.release()
