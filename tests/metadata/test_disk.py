@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from varlog.metadata.database import Database
-from varlog.metadata.notes import PLACE_BYTES
+from varlog.metadata.notes import PLACE_BYTES, Notes, make_notes
 from varlog.metadata.opening import LOG_BYTES, LOG_NAME, NOTES_NAME
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
@@ -248,3 +248,27 @@ def test_a_store_whose_opening_is_given_up_gives_its_folder_free(
         await (await SqliteStore.open(tmp_path)).close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_a_volume_that_cannot_write_and_sync_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    tried: list[int] = []
+
+    def refuse(*_: object) -> int:
+        tried.append(number)
+        raise OSError(number, os.strerror(number))
+
+    path = tmp_path / "notes"
+    make_notes(path)
+    notes = Notes(path)
+    monkeypatch.setattr(os, "pwritev", refuse)
+    syncs = Syncs(monkeypatch)
+    for revision in (1, 2):
+        assert notes.add(revision, {"a": b"1"})
+        assert syncs.synced["notes"] == path.read_bytes()[: len(syncs.synced["notes"])]
+    assert len(syncs.synced["notes"]) > PLACE_BYTES
+    assert len(tried) == 1  # that is remembered
+    assert [note.revision for note in notes.read(0)] == [1, 2]
+    notes.close()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from varlog.base.errors import Corrupt
-from varlog.metadata import notes as notes_module
 from varlog.metadata.database import Database
 from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes, make_notes
 from varlog.metadata.opening import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES
@@ -296,10 +295,10 @@ def test_a_write_that_fails_is_of_unknown_outcome(tmp_path: Path, monkeypatch: p
     def fail(*_: object) -> int:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(notes_module, "_write_durably", fail)
+    monkeypatch.setattr(Notes, "_write_durably", fail)
     with pytest.raises(DiskFailed, match="notes"):
         notes.add(1, {"a": b"1"})
-    monkeypatch.setattr(notes_module, "_write_durably", lambda *_: 5)
+    monkeypatch.setattr(Notes, "_write_durably", lambda *_: 5)
     with pytest.raises(DiskFailed, match="only 5 of"):
         notes.add(1, {"a": b"1"})
     notes.close()

@@ -23,7 +23,7 @@ from crc32c import crc32c
 from varlog.base.errors import Corrupt, NoSpace
 from varlog.metadata.blocks import fill, read_fully
 from varlog.ports.disk import DiskFailed
-from varlog.runtime.disk_worker import translate
+from varlog.runtime.disk_worker import NO_SUCH_CALL, translate
 from varlog.runtime.lock import sync_folder
 
 PLACE_BYTES = 512
@@ -79,6 +79,8 @@ class Notes:
         self._path = path
         self._end = 0
         """Where the next note goes."""
+        self._one_call = hasattr(os, "RWF_DSYNC")
+        """A write and its sync; not every system or file system has it."""
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             size = os.fstat(self._fd).st_size
@@ -132,13 +134,25 @@ class Notes:
 
     def _write(self, data: bytes, offset: int) -> None:
         try:
-            written = _write_durably(self._fd, data, offset)
+            written = self._write_durably(data, offset)
         except OSError as error:
             failed = translate(error, str(self._path))
             # Even for lack of space: its blocks are there, so something else is wrong, and what they hold is not known.
             raise DiskFailed(failed.message) if isinstance(failed, NoSpace) else failed from error
         if written != len(data):
             raise DiskFailed(f"{self._path}: only {written} of {len(data)} bytes were written")
+
+    def _write_durably(self, data: bytes, offset: int) -> int:
+        if self._one_call:
+            try:
+                return os.pwritev(self._fd, (data,), offset, os.RWF_DSYNC)
+            except OSError as error:
+                if error.errno not in NO_SUCH_CALL:
+                    raise
+                self._one_call = False
+        written = os.pwrite(self._fd, data, offset)
+        os.fdatasync(self._fd)
+        return written
 
     @property
     def in_use(self) -> bool:
@@ -148,14 +162,6 @@ class Notes:
     def begin_anew(self) -> None:
         """The database has them all, on disk."""
         self._end = 0
-
-
-def _write_durably(fd: int, data: bytes, offset: int) -> int:
-    if hasattr(os, "RWF_DSYNC"):
-        return os.pwritev(fd, (data,), offset, os.RWF_DSYNC)
-    written = os.pwrite(fd, data, offset)
-    os.fsync(fd)
-    return written
 
 
 def _places(body_bytes: int) -> int:
