@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from varlog.base.errors import Corrupt
 from varlog.metadata.database import Database
 from varlog.metadata.notes import PLACE_BYTES, Notes, make_notes
-from varlog.metadata.opening import LOG_BYTES, LOG_NAME, NOTES_NAME
+from varlog.metadata.opening import FILE_NAME, LOG_BYTES, LOG_NAME, NOTES_NAME
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
@@ -272,3 +273,62 @@ def test_a_volume_that_cannot_write_and_sync_in_one_call(
     assert len(tried) == 1  # that is remembered
     assert [note.revision for note in notes.read(0)] == [1, 2]
     notes.close()
+
+
+ALTERED = [
+    "key = CAST(x'ff61' AS TEXT)",
+    "key = x'6161'",
+    "value = 5",
+    "value = 'text'",
+    "value = x'32'",
+    "version = -1",
+    "version = 'text'",
+    "version = version + (1 << 40)",
+    "crc = 'text'",
+]
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+def test_a_row_with_flipped_bits_is_told_as_damage(tmp_path: Path, altered: str) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database._connection.execute(f"UPDATE kv SET {altered}")
+    with pytest.raises(Corrupt, match=r"metadata\.db"):
+        database.scan("")
+    database.close()
+
+
+def test_files_that_cannot_be_read_are_errors_of_ours(tmp_path: Path) -> None:
+    for name in (FILE_NAME, LOG_NAME, NOTES_NAME):
+        folder = killed(tmp_path / name, noted=1)
+        shutil.rmtree(folder.with_name("running"))
+        (folder / name).unlink()
+        (folder / name).mkdir()
+        with pytest.raises(DiskFailed, match=f"{FILE_NAME}.*Is a directory"):
+            Database(folder)
+
+
+class Broken(sqlite3.Connection):
+    """Of a disk that cannot be read any more."""
+
+    broken = False
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if self.broken:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return super().execute(sql, *parameters)
+
+
+def test_an_expectation_that_cannot_be_judged_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Broken))
+    database = Database(tmp_path)
+    monkeypatch.setattr(Broken, "broken", True)
+    with pytest.raises(DiskFailed, match="disk I/O error"):
+        database.note(Transaction(expect={"a": 0}, put={"a": b"1"}))
+    monkeypatch.setattr(Broken, "broken", False)
+    database.close()

@@ -23,7 +23,7 @@ from pathlib import Path
 from varlog.base.errors import NoSpace
 from varlog.metadata.notes import Changes
 from varlog.metadata.opening import FILE_NAME, LOG_PAGES, PAGE_BYTES, open_store
-from varlog.metadata.rows import checksum, select, translate
+from varlog.metadata.rows import checked, checksum, translate
 from varlog.ports.metadata import Change, Transaction, Versioned
 from varlog.runtime.lock import FolderLock, make_data_folder
 
@@ -92,7 +92,7 @@ class Database:
         return [(key, record) for key, record in sorted(found.items()) if record is not None]
 
     def _select(self, condition: str, *values: str) -> list[tuple[str, Versioned]]:
-        return select(self._connection, self._path, condition, *values)
+        return list(checked(self._connection, self._path, condition, *values))
 
     # ------------------------------------------------------------ notes
 
@@ -185,15 +185,22 @@ class Database:
     def _version(self, key: str) -> int:
         """0 if there is no such key."""
         known = self._versions.get(key)
-        if known is None and key in self._noted and not self._connection.in_transaction:
-            noted = self._noted[key]
-            known = self._versions[key] = 0 if noted is None else noted.version
         if known is None:
-            row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
-            known = self._versions[key] = 0 if row is None else row[0]
-            if len(self._versions) > KNOWN_VERSIONS:
+            if len(self._versions) >= KNOWN_VERSIONS:
                 self._versions.clear()
+            known = self._versions[key] = self._find_version(key)
         return known
+
+    def _find_version(self, key: str) -> int:
+        if key in self._noted and not self._connection.in_transaction:
+            noted = self._noted[key]
+            return 0 if noted is None else noted.version
+        try:
+            row = self._connection.execute("SELECT version FROM kv WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        version: int = 0 if row is None else row[0]
+        return version
 
     def _forget_versions(self, transaction: Transaction) -> None:
         if transaction.delete_ranges:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
 from varlog.metadata.blocks import fill, write_again
 from varlog.metadata.notes import Note, Notes, make_notes
-from varlog.metadata.rows import translate
+from varlog.metadata.rows import NO_ROW, translate
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import translate as translate_system
 from varlog.runtime.lock import LOCK_FILE, sync_folder
@@ -52,27 +52,33 @@ class Opened(NamedTuple):
 
 
 def open_store(folder: Path) -> Opened:
-    """Open the store in a folder that is locked for this process, made if missing."""
+    """Open the store in a folder that is locked for this process, made if missing. Raises only errors of ours."""
     path = folder / FILE_NAME
-    _check_files(path)
-    _bring_log_to_disk(folder / LOG_NAME)
     try:
+        _check_files(path)
+        _bring_log_to_disk(folder / LOG_NAME)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            return _open_database(connection, path)
+        except BaseException:
+            connection.close()
+            raise
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    try:
-        _configure(connection, path)
-        _check(connection, path)
-        _lay_out_log(folder / LOG_NAME)
-        _write_log_back(connection)
-        newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
-        revision = connection.execute(newest).fetchone()[0]
-        notes, found = _open_notes(connection, folder / NOTES_NAME, revision)
-    except BaseException as error:
-        connection.close()
-        if isinstance(error, sqlite3.Error):
-            raise translate(error, path) from error
-        raise
+    except OSError as error:
+        raise translate_system(error, str(path)) from error
+    except NO_ROW as error:
+        raise Corrupt(f"{path} is damaged: {error}") from error
+
+
+def _open_database(connection: sqlite3.Connection, path: Path) -> Opened:
+    _configure(connection, path)
+    _check(connection, path)
+    _lay_out_log(path.with_name(LOG_NAME))
+    _write_log_back(connection)
+    newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
+    revision = connection.execute(newest).fetchone()[0]
+    notes, found = _open_notes(connection, path.with_name(NOTES_NAME), revision)
     return Opened(connection, revision, notes, found)
 
 
@@ -98,16 +104,10 @@ def _check_folder(folder: Path) -> None:
 
 def _bring_log_to_disk(log: Path) -> None:
     """SQLite believes whatever it can read of the log, also where a sync failed or was never made."""
-    try:
-        if log.exists():
-            fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                write_again(fd)
-            finally:
-                os.close(fd)
-        sync_folder(log.parent)
-    except OSError as error:
-        raise translate_system(error, str(log)) from error
+    if log.exists():
+        with log.open("r+b", buffering=0) as file:
+            write_again(file.fileno())
+    sync_folder(log.parent)
 
 
 def _configure(connection: sqlite3.Connection, path: Path) -> None:
@@ -177,21 +177,15 @@ def _lay_out_log(log: Path) -> None:
 
     Zeros are no frames to SQLite. On a full volume: do without.
     """
-    try:
-        fd = os.open(log, os.O_RDWR | os.O_CLOEXEC)
+    with log.open("r+b", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
         try:
-            size = os.fstat(fd).st_size
-            try:
-                fill(fd, LOG_BYTES)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                    raise
-                os.ftruncate(fd, size)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise translate_system(error, str(log)) from error
+            fill(file.fileno(), LOG_BYTES)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            file.truncate(size)
+        os.fsync(file.fileno())
 
 
 def _write_log_back(connection: sqlite3.Connection) -> None:

@@ -1,6 +1,7 @@
 """A row of the embedded store with its checksum, and what errors of SQLite's mean."""
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from crc32c import crc32c
@@ -9,9 +10,14 @@ from varlog.base.errors import Corrupt, NoSpace, Unavailable, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Versioned
 
+NO_ROW = (AttributeError, OverflowError, TypeError, ValueError)
+"""What reading damaged rows may raise: SQLite keeps the type of each value in the row, and a flipped bit changes it."""
+
 
 def translate(error: sqlite3.Error, path: Path) -> VarlogError:
     """What an error of SQLite's means here."""
+    if "Could not decode" in str(error):  # Python's word, not SQLite's: a text that is not UTF-8
+        return Corrupt(f"{path} is damaged: {error}")
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return NoSpace(f"no space left for {path}")
@@ -27,13 +33,18 @@ def checksum(key: str, value: bytes, version: int) -> int:
     return int(crc32c(value, crc32c(version.to_bytes(8, "little"), crc32c(key.encode()))))
 
 
-def select(connection: sqlite3.Connection, path: Path, condition: str, *values: str) -> list[tuple[str, Versioned]]:
+def checked(
+    connection: sqlite3.Connection, path: Path, condition: str, *values: str
+) -> Iterator[tuple[str, Versioned]]:
     """The rows for which the condition holds, each as it was written."""
     try:
-        rows = connection.execute(f"SELECT key, value, version, crc FROM kv {condition}", values).fetchall()
+        for key, value, version, crc in connection.execute(
+            f"SELECT key, value, version, crc FROM kv {condition}", values
+        ):
+            if checksum(key, value, version) != crc:
+                raise Corrupt(f"{path}: the value of {key!r} does not match its checksum")
+            yield key, Versioned(value, version)
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    for key, value, version, crc in rows:
-        if checksum(key, value, version) != crc:
-            raise Corrupt(f"{path}: the value of {key!r} does not match its checksum")
-    return [(key, Versioned(value, version)) for key, value, version, _ in rows]
+    except NO_ROW as error:
+        raise Corrupt(f"{path} holds a row of another kind: {error}") from error
