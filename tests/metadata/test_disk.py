@@ -297,6 +297,8 @@ def test_a_row_with_flipped_bits_is_told_as_damage(tmp_path: Path, altered: str)
     with pytest.raises(Corrupt, match=r"metadata\.db"):
         database.scan("")
     database.close()
+    with pytest.raises(Corrupt, match=r"metadata\.db"):
+        Database(tmp_path)
 
 
 def test_files_that_cannot_be_read_are_errors_of_ours(tmp_path: Path) -> None:
@@ -331,4 +333,33 @@ def test_an_expectation_that_cannot_be_judged_is_an_error_of_ours(
     with pytest.raises(DiskFailed, match="disk I/O error"):
         database.note(Transaction(expect={"a": 0}, put={"a": b"1"}))
     monkeypatch.setattr(Broken, "broken", False)
+    database.close()
+
+
+def revisions(database: Database) -> list[int]:
+    return [revision for (revision,) in database._connection.execute("SELECT revision FROM counter ORDER BY rowid")]
+
+
+@pytest.mark.parametrize("bit", [1, 20, 40, 62])
+def test_a_flipped_bit_in_the_revision_makes_no_note_older(tmp_path: Path, bit: int) -> None:
+    database = Database(tmp_path / "running")
+    database.note(Transaction(put={"a": b"1"}, delete=["b"]))
+    database.settle()
+    database._connection.execute("UPDATE counter SET revision = revision | ? WHERE rowid = 1", (1 << bit,))
+    database.note(Transaction(put={"a": b"2"}))
+    folder = shutil.copytree(tmp_path / "running", tmp_path / "a")
+    database.close()
+    with pytest.raises(Corrupt, match="revision does not match its checksum"):
+        Database(folder)
+
+
+def test_a_revision_from_before_it_had_a_checksum_gets_one(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.note(Transaction(put={"a": b"1"}))
+    database.settle()
+    kept = revisions(database)
+    database._connection.execute("DELETE FROM counter WHERE rowid = 2")
+    database.close()
+    database = Database(tmp_path)
+    assert (database.revision, revisions(database)) == (1, kept)
     database.close()

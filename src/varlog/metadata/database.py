@@ -1,7 +1,7 @@
 """One SQLite file of keys, values and versions. Blocking; used by one thread at a time; knows no event loop.
 
     kv        key TEXT, value BLOB, version INTEGER, crc INTEGER
-    counter   revision INTEGER
+    counter   revision INTEGER; in a second row its crc
 
 `version` is the store's revision when the key was last changed; `crc` is the crc32c of all three, for SQLite
 itself would not notice a flipped bit. The revision grows with every transaction, so a key that is deleted and
@@ -23,7 +23,7 @@ from pathlib import Path
 from varlog.base.errors import NoSpace
 from varlog.metadata.notes import Changes
 from varlog.metadata.opening import FILE_NAME, LOG_PAGES, PAGE_BYTES, open_store
-from varlog.metadata.rows import checked, checksum, translate
+from varlog.metadata.rows import checked, checksum, set_counter, translate
 from varlog.ports.metadata import Change, Transaction, Versioned
 from varlog.runtime.lock import FolderLock, make_data_folder
 
@@ -154,7 +154,7 @@ class Database:
             else:
                 execute(_UPSERT, (key, noted.value, noted.version, checksum(key, noted.value, noted.version)))
             self._unwritten_pages += 1
-        execute("UPDATE counter SET revision = ?", (self.revision,))
+        set_counter(self._connection, self.revision)
 
     # ------------------------------------------------------------ writing
 
@@ -217,7 +217,7 @@ class Database:
             execute(_UPSERT, (key, value, self.revision, checksum(key, value, self.revision)))
             self._unwritten_pages += 1 + len(value) // PAGE_BYTES
         if not transaction.put:  # no row tells of this revision
-            execute("UPDATE counter SET revision = ?", (self.revision,))
+            set_counter(self._connection, self.revision)
         self._unwritten_pages += 2 + len(deleted)
         return [
             *[Change(key, None) for key in deleted],

@@ -8,13 +8,15 @@ metadata.db-notes   see `metadata.notes`
 import errno
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
 from varlog.metadata.blocks import fill, write_again
 from varlog.metadata.notes import Note, Notes, make_notes
-from varlog.metadata.rows import NO_ROW, translate
+from varlog.metadata.rows import NO_ROW, checked, counter, set_counter, translate
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import translate as translate_system
 from varlog.runtime.lock import LOCK_FILE, sync_folder
@@ -76,8 +78,7 @@ def _open_database(connection: sqlite3.Connection, path: Path) -> Opened:
     _check(connection, path)
     _lay_out_log(path.with_name(LOG_NAME))
     _write_log_back(connection)
-    newest = "SELECT max(coalesce(max(version), 0), (SELECT revision FROM counter)) FROM kv"
-    revision = connection.execute(newest).fetchone()[0]
+    revision = _read_revision(connection, path)
     notes, found = _open_notes(connection, path.with_name(NOTES_NAME), revision)
     return Opened(connection, revision, notes, found)
 
@@ -123,17 +124,21 @@ def _configure(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        connection.executescript(
-            f"""BEGIN IMMEDIATE;
-            CREATE TABLE kv (
-                key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
-            ) WITHOUT ROWID;
-            CREATE TABLE counter (revision INTEGER NOT NULL);
-            INSERT INTO counter VALUES (0);
-            PRAGMA application_id = {APPLICATION_ID};
-            PRAGMA user_version = {WITHOUT_NOTES};
-            COMMIT;"""
-        )
+        _make(connection)
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        """CREATE TABLE kv (
+            key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, crc INTEGER NOT NULL
+        ) WITHOUT ROWID"""
+    )
+    connection.execute("CREATE TABLE counter (revision INTEGER NOT NULL)")
+    set_counter(connection, 0)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {WITHOUT_NOTES}")
+    connection.execute("COMMIT")
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
@@ -143,6 +148,17 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise Corrupt(f"{path} is damaged: {verdict}")
+
+
+def _read_revision(connection: sqlite3.Connection, path: Path) -> int:
+    """From rows that match their checksums, all of them: one flipped bit more, and every note would seem older."""
+    revision, has_checksum = counter(connection, path)
+    for _, record in checked(connection, path, ""):
+        revision = max(revision, record.version)
+    if not has_checksum:
+        with _if_there_is_room():
+            set_counter(connection, revision)
+    return revision
 
 
 def _open_notes(connection: sqlite3.Connection, path: Path, revision: int) -> tuple[Notes | None, list[Note]]:
@@ -190,11 +206,17 @@ def _lay_out_log(log: Path) -> None:
 
 def _write_log_back(connection: sqlite3.Connection) -> None:
     """The log that was found is begun anew, else it would grow with every crash. A full volume puts it off."""
-    try:
+    with _if_there_is_room():
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-        connection.execute(
-            "DROP TABLE IF EXISTS ballast"
-        )  # earlier releases filled the log with it, and could die then
+        # Earlier releases filled the log with this table, and could die before it was gone.
+        connection.execute("DROP TABLE IF EXISTS ballast")
+
+
+@contextmanager
+def _if_there_is_room() -> Iterator[None]:
+    """What SQLite has no room for can wait."""
+    try:
+        yield
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
             raise

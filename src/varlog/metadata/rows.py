@@ -48,3 +48,23 @@ def checked(
         raise translate(error, path) from error
     except NO_ROW as error:
         raise Corrupt(f"{path} holds a row of another kind: {error}") from error
+
+
+def set_counter(connection: sqlite3.Connection, revision: int) -> None:
+    """Remember the revision, with its checksum in the row behind it."""
+    connection.execute(
+        "INSERT OR REPLACE INTO counter (rowid, revision) VALUES (1, ?), (2, ?)",
+        (revision, _counter_checksum(revision)),
+    )
+
+
+def counter(connection: sqlite3.Connection, path: Path) -> tuple[int, bool]:
+    """The revision that is remembered, and whether it has a checksum: earlier releases gave it none."""
+    rows = dict(connection.execute("SELECT rowid, revision FROM counter").fetchall())
+    if 1 not in rows or (2 in rows and rows[2] != _counter_checksum(rows[1])):
+        raise Corrupt(f"{path}: the revision does not match its checksum")
+    return rows[1], 2 in rows
+
+
+def _counter_checksum(revision: int) -> int:
+    return int(crc32c(revision.to_bytes(8, "little")))
