@@ -336,6 +336,34 @@ def test_an_expectation_that_cannot_be_judged_is_an_error_of_ours(
     database.close()
 
 
+def test_a_flipped_bit_in_a_value(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path)
+        await store.commit(Transaction(put={"a": b"precious value"}))
+        await store.close()
+        path = tmp_path / "metadata.db"
+        path.write_bytes(path.read_bytes().replace(b"precious value", b"precious valug"))
+        with pytest.raises(Corrupt, match="'a' does not match its checksum"):
+            await SqliteStore.open(tmp_path)
+
+    asyncio.run(story())
+
+
+def test_a_damaged_page(tmp_path: Path) -> None:
+    async def story() -> None:
+        store = await SqliteStore.open(tmp_path)
+        await store.commit(Transaction(put={f"key{n:04}": b"v" * 200 for n in range(200)}))
+        await store.close()
+        path = tmp_path / "metadata.db"
+        data = path.read_bytes()
+        page = data.index(b"key0100") // 4096 * 4096
+        path.write_bytes(data[:page] + b"\xff" * 4096 + data[page + 4096 :])
+        with pytest.raises(Corrupt):
+            await SqliteStore.open(tmp_path)
+
+    asyncio.run(story())
+
+
 def revisions(database: Database) -> list[int]:
     return [revision for (revision,) in database._connection.execute("SELECT revision FROM counter ORDER BY rowid")]
 

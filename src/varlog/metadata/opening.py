@@ -1,8 +1,10 @@
 """Opening the embedded store: the files of its folder are told from others, brought to disk, laid out, and checked.
 
-metadata.db         SQLite's file
-metadata.db-wal     its write-ahead log
-metadata.db-notes   see `metadata.notes`
+    metadata.db         SQLite's file
+    metadata.db-wal     its write-ahead log
+    metadata.db-notes   see `metadata.notes`
+
+They belong together. Where one of them tells that another is not what it was, the store is not opened.
 """
 
 import errno
