@@ -15,7 +15,7 @@ import pytest
 from varlog.base.errors import Corrupt
 from varlog.metadata.database import Database
 from varlog.metadata.notes import PLACE_BYTES, Notes, make_notes
-from varlog.metadata.opening import FILE_NAME, LOG_BYTES, LOG_NAME, NOTES_NAME
+from varlog.metadata.opening import FILE_NAME, LOG_BYTES, LOG_NAME, NOTES_NAME, PAGE_BYTES
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Transaction
@@ -391,3 +391,48 @@ def test_a_revision_from_before_it_had_a_checksum_gets_one(tmp_path: Path) -> No
     database = Database(tmp_path)
     assert (database.revision, revisions(database)) == (1, kept)
     database.close()
+
+
+FRAME_BYTES = 24 + PAGE_BYTES
+
+
+def ends_in_log(data: bytes) -> list[int]:
+    """Where frames that end a transaction begin."""
+    places = range(32, len(data) - FRAME_BYTES + 1, FRAME_BYTES)
+    return [at for at in places if data[at + 8 : at + 16] == data[16:24] and any(data[at + 4 : at + 8])]
+
+
+def test_a_damaged_transaction_before_others_is_no_end_of_the_log(tmp_path: Path) -> None:
+    """SQLite forgets it and all behind it without a word."""
+    folder = killed(tmp_path / "a", *(Transaction(put={f"k{number}": b"1"}) for number in range(6)))
+    log = folder / LOG_NAME
+    whole = log.read_bytes()
+    ends = ends_in_log(whole)
+    assert len(ends) >= 6
+    for flipped in [
+        20,
+        *(at + 100 for at in ends[:-1]),
+        *(at + 4 for at in ends[1:-2]),
+        *(at + 20 for at in ends[:-2]),
+    ]:
+        log.write_bytes(whole[:flipped] + bytes([whole[flipped] ^ 4]) + whole[flipped + 1 :])
+        with pytest.raises(Corrupt, match=r"is damaged in frame|has a damaged header"):
+            Database(folder)
+    log.write_bytes(whole)
+    database = Database(folder)
+    assert len(database.scan("")) == 6
+    database.close()
+
+
+def test_a_torn_transaction_is_the_end_of_the_log(tmp_path: Path) -> None:
+    large = Transaction(put={"large": bytes(5 * PAGE_BYTES)})
+    folder = killed(tmp_path / "a", Transaction(put={"a": b"1"}), large)
+    data = (folder / LOG_NAME).read_bytes()
+    *_, before, last = ends_in_log(data)
+    assert last - before > 5 * FRAME_BYTES
+    for number, lost in enumerate(range(before + FRAME_BYTES, last + 1, FRAME_BYTES)):
+        copied = Path(shutil.copytree(folder, tmp_path / str(number)))
+        (copied / LOG_NAME).write_bytes(data[:lost] + bytes(512) + data[lost + 512 :])
+        database = Database(copied)
+        assert [key for key, _ in database.scan("")] == ["a"]
+        database.close()

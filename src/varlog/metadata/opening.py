@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
 from varlog.metadata.blocks import fill, write_again
+from varlog.metadata.log import check_log
 from varlog.metadata.notes import Note, Notes, make_notes
 from varlog.metadata.rows import NO_ROW, checked, counter, set_counter, translate
 from varlog.ports.disk import DiskFailed
@@ -106,10 +107,11 @@ def _check_folder(folder: Path) -> None:
 
 
 def _bring_log_to_disk(log: Path) -> None:
-    """SQLite believes whatever it can read of the log, also where a sync failed or was never made."""
+    """SQLite believes whatever it can read of the log, also where a sync failed or was never made, and nothing else."""
     if log.exists():
         with log.open("r+b", buffering=0) as file:
             write_again(file.fileno())
+        check_log(log)
     sync_folder(log.parent)
 
 
