@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,6 +165,18 @@ def test_a_volume_without_room_for_the_log(tmp_path: Path, monkeypatch: pytest.M
     database.note(Transaction(put={"a": b"1"}))
     database.settle()
     assert [key for key, _ in database.scan("")] == ["a"]
+    database.close()
+
+
+@pytest.mark.parametrize(("blocks", "free", "laid_out"), [(1000, 100, False), (2000, 1500, True), (0, 0, True)])
+def test_nothing_is_laid_out_that_would_fill_the_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, free: int, laid_out: bool
+) -> None:
+    """No blocks at all: the volume has no limit."""
+    volume = SimpleNamespace(f_blocks=blocks, f_bavail=free, f_frsize=4096)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: volume)
+    database = Database(tmp_path)
+    assert ((tmp_path / LOG_NAME).stat().st_size >= LOG_BYTES) == laid_out
     database.close()
 
 

@@ -33,7 +33,8 @@ def fill(fd: int, size: int) -> None:
     """Make the file so long with zeros, each written, so that later writes find their blocks; not synced."""
     start = os.fstat(fd).st_size
     volume = os.fstatvfs(fd)
-    if start + volume.f_bavail * volume.f_frsize < size:  # others need not run out of space meanwhile
+    # Others need not run out of space meanwhile. A volume without a limit says that it has no blocks at all.
+    if volume.f_blocks and start + volume.f_bavail * volume.f_frsize < size:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     for at in range(start, size, STEP_BYTES):
         write_fully(fd, bytes(min(STEP_BYTES, size - at)), at)
