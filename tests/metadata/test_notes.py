@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from varlog.base.errors import Corrupt
-from varlog.metadata import notes as notes_module
-from varlog.metadata.database import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES, Database
-from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes
+from varlog.metadata.database import Database
+from varlog.metadata.notes import FILE_BYTES, PLACE_BYTES, Notes, make_notes
+from varlog.metadata.opening import FILE_NAME, NOTES_NAME, SCHEMA, WITHOUT_NOTES
 from varlog.ports.disk import DiskFailed
 from varlog.ports.metadata import Change, Transaction, Versioned
 
@@ -39,6 +39,12 @@ def in_sqlite(folder: Path) -> list[str]:
         return [key for (key,) in connection.execute("SELECT key FROM kv ORDER BY key")]
     finally:
         connection.close()
+
+
+def set_schema(folder: Path, schema: int) -> None:
+    connection = sqlite3.connect(folder / FILE_NAME)
+    connection.execute(f"PRAGMA user_version = {schema}")
+    connection.close()
 
 
 def test_a_note_is_seen_and_survives_before_sqlite_has_it(tmp_path: Path) -> None:
@@ -91,12 +97,16 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
         transaction = Transaction(put={keys[0]: value}, delete=[key for key in keys[1:] if key != keys[0]])
         if chance.random() < 0.1:
             transaction.delete_ranges = [("x", "y")]
+        if chance.random() < 0.3:
+            transaction.put = {}  # it may well change nothing
+        if chance.random() < 0.2:
+            transaction.delete = []
         kind = chance.random()
         if kind < 0.8:
             database.note(transaction)
         else:
             database.apply(transaction)
-            database.apply(Transaction(expect={keys[0]: 0}, put={"never": b""}))
+            database.apply(Transaction(expect={keys[0]: revision + 9}, put={"never": b""}))
             if kind < 0.9:
                 database.roll_back()
             else:
@@ -105,7 +115,7 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
             revision += 1
             for key in transaction.delete:
                 model.pop(key, None)
-            model[keys[0]] = Versioned(value, revision)
+            model |= {key: Versioned(value, revision) for key in transaction.put}
         if chance.random() < 0.02:
             folder = crashed(folder, tmp_path / str(step + 1))
             database.close()
@@ -115,8 +125,49 @@ def test_any_history_reads_as_if_there_were_no_notes(tmp_path: Path) -> None:
     database.close()
 
 
+CHANGES_NOTHING = [
+    Transaction(expect={"never": 0}),
+    Transaction(delete=["never"]),
+    Transaction(delete_ranges=[("x", "y")]),
+]
+
+
+@pytest.mark.parametrize("transaction", CHANGES_NOTHING)
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_transaction_that_changes_nothing_counts(tmp_path: Path, transaction: Transaction, noted: bool) -> None:
+    """Whoever comes after it does, too, noted or not."""
+    database = Database(tmp_path / "a")
+    for number in range(2):
+        if noted:
+            assert database.note(transaction) == []
+        else:
+            assert database.apply(transaction) == []
+            database.commit()
+        if number:
+            assert database.apply(Transaction(put={"b": b"2"}), alone=True) == [Change("b", b"2")]
+            database.commit()
+        database.note(Transaction(put={"c": b"3"}))
+        after = crashed(tmp_path / "a", tmp_path / str(number))
+        again = Database(after)
+        assert (contents(again), again.revision) == (contents(database), database.revision)
+        again.close()
+    assert database.revision == 5
+    database.close()
+
+
+def test_an_undone_round_leaves_the_revision_of_what_is_durable(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database.note(Transaction(put={"b": b"1"}))
+    database.roll_back()  # of reads only: nothing had begun
+    assert database.revision == 2
+    database.close()
+
+
 def noted(path: Path, count: int) -> bytes:
     """So many notes, of two places each; the bytes of their file."""
+    make_notes(path)
     notes = Notes(path)
     for number in range(count):
         assert notes.add(number + 1, {f"k{number}": b"v" * 600})
@@ -190,15 +241,28 @@ def test_a_full_file_goes_into_sqlite_and_begins_anew(tmp_path: Path) -> None:
 
 
 def test_a_full_volume_has_no_notes_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    """The volume takes a part of the file only, and says so at first by a count alone."""
+    room = 40 << 10
+    pwrite = os.pwrite
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Notes, "_lay_out", full)
-        database = Database(tmp_path)
-    assert database.note(Transaction(put={"a": b"1"})) == [Change("a", b"1")]
+    def write(fd: int, data: bytes, offset: int) -> int:
+        end = max(room, os.fstat(fd).st_size)
+        if offset >= end:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(fd, data[: end - offset], offset)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    database = Database(tmp_path / "a")
+    for number in range(room // PLACE_BYTES):
+        assert database.note(Transaction(put={f"k{number}": b"1"})) == [Change(f"k{number}", b"1")]
+    seen = contents(database)
+    after = crashed(tmp_path / "a", tmp_path / "b")
     database.close()
-    assert in_sqlite(tmp_path) == ["a"]
+    for _ in range(2):  # still full, then not any more
+        database = Database(after)
+        assert contents(database) == seen
+        database.close()
+        monkeypatch.undo()
 
 
 class Full(sqlite3.Connection):
@@ -225,15 +289,16 @@ def test_notes_are_not_overlooked_on_a_full_volume(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_write_that_fails_is_of_unknown_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    make_notes(tmp_path / "notes")
     notes = Notes(tmp_path / "notes")
 
     def fail(*_: object) -> int:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(notes_module, "_write_durably", fail)
+    monkeypatch.setattr(Notes, "_write_durably", fail)
     with pytest.raises(DiskFailed, match="notes"):
         notes.add(1, {"a": b"1"})
-    monkeypatch.setattr(notes_module, "_write_durably", lambda *_: 5)
+    monkeypatch.setattr(Notes, "_write_durably", lambda *_: 5)
     with pytest.raises(DiskFailed, match="only 5 of"):
         notes.add(1, {"a": b"1"})
     notes.close()
@@ -245,9 +310,7 @@ def test_a_store_from_before_there_were_notes_is_taken_over(tmp_path: Path) -> N
     database.commit()
     database.close()
     (tmp_path / NOTES_NAME).unlink()
-    connection = sqlite3.connect(tmp_path / FILE_NAME)
-    connection.execute(f"PRAGMA user_version = {WITHOUT_NOTES}")
-    connection.close()
+    set_schema(tmp_path, WITHOUT_NOTES)
     database = Database(tmp_path)
     database.note(Transaction(put={"b": b"2"}))
     assert sorted(contents(database)) == ["a", "b"]
@@ -255,3 +318,64 @@ def test_a_store_from_before_there_were_notes_is_taken_over(tmp_path: Path) -> N
     connection = sqlite3.connect(tmp_path / FILE_NAME)
     assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA
     connection.close()
+
+
+def stopped(folder: Path, *, notes: int = 0) -> bytes:
+    """A store with so many notes that SQLite does not have; the bytes of their file."""
+    database = Database(folder.with_name("running"))
+    for number in range(notes):
+        database.note(Transaction(put={f"k{number}": b"1"}))
+    crashed(folder.with_name("running"), folder)
+    database.close()
+    return (folder / NOTES_NAME).read_bytes()
+
+
+def test_lost_notes_are_noticed(tmp_path: Path) -> None:
+    data = stopped(tmp_path / "a", notes=3)
+    path = tmp_path / "a" / NOTES_NAME
+    path.unlink()
+    with pytest.raises(Corrupt, match="notes is missing: restore"):
+        Database(tmp_path / "a")
+    for size in (0, FILE_BYTES - 1):
+        path.write_bytes(data[:size])
+        with pytest.raises(Corrupt, match=f"has only {size} of"):
+            Database(tmp_path / "a")
+    path.write_bytes(data)
+    database = Database(tmp_path / "a")
+    assert sorted(contents(database)) == ["k0", "k1", "k2"]
+    database.close()
+
+
+def test_notes_without_their_database_are_noticed(tmp_path: Path) -> None:
+    stopped(tmp_path / "a", notes=3)
+    (tmp_path / "a" / FILE_NAME).unlink()
+    (tmp_path / "a" / (FILE_NAME + "-wal")).unlink()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=r"missing or empty, but .*-notes is there"):
+            Database(tmp_path / "a")
+        (tmp_path / "a" / FILE_NAME).write_bytes(b"")
+
+
+def test_notes_of_another_store_do_not_count(tmp_path: Path) -> None:
+    """They lie beside a store that never had any."""
+    data = stopped(tmp_path / "a", notes=3)
+    database = Database(tmp_path / "b")
+    database.close()
+    set_schema(tmp_path / "b", WITHOUT_NOTES)
+    (tmp_path / "b" / NOTES_NAME).write_bytes(data)
+    database = Database(tmp_path / "b")
+    assert (contents(database), database.revision) == ({}, 0)
+    database.close()
+
+
+def test_a_note_whose_transaction_fails_is_not_made(tmp_path: Path) -> None:
+    database = Database(tmp_path)
+    database.apply(Transaction(put={"a": b"1"}))
+    database.commit()
+    database._connection.execute("UPDATE kv SET value = x'32'")
+    with pytest.raises(Corrupt, match="'a' does not match"):  # its outcome is known: there was none
+        database.note(Transaction(delete=["a"], put={"b": b"1"}))
+    notes = Notes(tmp_path / NOTES_NAME)
+    assert notes.read(1) == []
+    notes.close()
+    database.close()

@@ -21,8 +21,9 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from varlog.base.errors import Corrupt, NoSpace
+from varlog.metadata.blocks import fill, read_fully
 from varlog.ports.disk import DiskFailed
-from varlog.runtime.disk_worker import translate
+from varlog.runtime.disk_worker import NO_SUCH_CALL, translate
 from varlog.runtime.lock import sync_folder
 
 PLACE_BYTES = 512
@@ -43,6 +44,26 @@ Changes = Mapping[str, bytes | None]
 """What a transaction makes of keys; None: deleted."""
 
 
+def make_notes(path: Path) -> None:
+    """Make an empty file in place of any that is there, durable on return; `NoSpace` if there is no room for it.
+
+    All of its blocks are written once: a sync is quicker then, and no note can run out of space.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            fill(fd, FILE_BYTES)
+            os.fsync(fd)
+        except BaseException:
+            path.unlink()
+            raise
+        finally:
+            os.close(fd)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise translate(error, str(path)) from error
+
+
 class Note(NamedTuple):
     """One transaction."""
 
@@ -54,27 +75,22 @@ class Notes:
     """The file, of one process. Raises `DiskFailed` when what it holds is not known any more."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, made if missing; raises `NoSpace` if there is no room for it."""
+        """Open the file that `make_notes` made; `Corrupt` if it is not all there, for notes may have been in it."""
         self._path = path
         self._end = 0
         """Where the next note goes."""
+        self._one_call = hasattr(os, "RWF_DSYNC")
+        """A write and its sync; not every system or file system has it."""
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                self._lay_out()
-            except BaseException:
-                os.close(self._fd)
-                raise
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            size = os.fstat(self._fd).st_size
+        except FileNotFoundError:
+            raise Corrupt(f"{path} is missing: restore the whole folder from a copy") from None
         except OSError as error:
             raise translate(error, str(path)) from error
-
-    def _lay_out(self) -> None:
-        """All of its blocks are written once: a sync is quicker then, and no note can run out of space."""
-        size = os.fstat(self._fd).st_size
         if size < FILE_BYTES:
-            os.pwrite(self._fd, bytes(FILE_BYTES - size), size)
-            os.fsync(self._fd)
-            sync_folder(self._path.parent)
+            os.close(self._fd)
+            raise Corrupt(f"{path} has only {size} of {FILE_BYTES} bytes: restore the whole folder from a copy")
 
     def close(self) -> None:
         os.close(self._fd)
@@ -82,8 +98,11 @@ class Notes:
     # ------------------------------------------------------------ reading
 
     def read(self, revision: int) -> list[Note]:
-        """Those that continue a database of this revision, in order; notes are added behind them."""
-        data = os.pread(self._fd, FILE_BYTES, 0)
+        """Those that continue a database of this revision, in order, on disk; notes are added behind them."""
+        try:
+            data = read_fully(self._fd, FILE_BYTES, 0)
+        except OSError as error:
+            raise translate(error, str(self._path)) from error
         notes: list[Note] = []
         self._end = 0
         while (note := _note_at(data, self._end)) is not None and note.revision == revision + 1:
@@ -94,6 +113,9 @@ class Notes:
             later = _note_at(data, at)
             if later is not None and later.revision > revision:
                 raise Corrupt(f"{self._path}: the note of revision {revision + 1} is damaged, {later.revision} is not")
+        if notes:
+            # A process that died, or whose sync failed, may have left them in the page cache alone.
+            self._write(data[: self._end], 0)
         return notes
 
     # ------------------------------------------------------------ writing
@@ -106,28 +128,40 @@ class Notes:
             return False
         checked = _HEAD.pack(_MAGIC, 0, revision, len(body))[_CHECKED_FROM:] + body
         data = _MAGIC + int(crc32c(checked)).to_bytes(4, "little") + checked
+        self._write(data, self._end)
+        self._end += size
+        return True
+
+    def _write(self, data: bytes, offset: int) -> None:
         try:
-            written = _write_durably(self._fd, data, self._end)
+            written = self._write_durably(data, offset)
         except OSError as error:
             failed = translate(error, str(self._path))
             # Even for lack of space: its blocks are there, so something else is wrong, and what they hold is not known.
             raise DiskFailed(failed.message) if isinstance(failed, NoSpace) else failed from error
         if written != len(data):
             raise DiskFailed(f"{self._path}: only {written} of {len(data)} bytes were written")
-        self._end += size
-        return True
+
+    def _write_durably(self, data: bytes, offset: int) -> int:
+        if self._one_call:
+            try:
+                return os.pwritev(self._fd, (data,), offset, os.RWF_DSYNC)
+            except OSError as error:
+                if error.errno not in NO_SUCH_CALL:
+                    raise
+                self._one_call = False
+        written = os.pwrite(self._fd, data, offset)
+        os.fdatasync(self._fd)
+        return written
+
+    @property
+    def in_use(self) -> bool:
+        """There are some that the database lacks."""
+        return self._end > 0
 
     def begin_anew(self) -> None:
         """The database has them all, on disk."""
         self._end = 0
-
-
-def _write_durably(fd: int, data: bytes, offset: int) -> int:
-    if hasattr(os, "RWF_DSYNC"):
-        return os.pwritev(fd, (data,), offset, os.RWF_DSYNC)
-    written = os.pwrite(fd, data, offset)
-    os.fsync(fd)
-    return written
 
 
 def _places(body_bytes: int) -> int:

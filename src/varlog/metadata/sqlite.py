@@ -96,7 +96,11 @@ class SqliteStore:
         cannot be a folder at all, `Corrupt` or `Unsupported` when what is there is not a store of ours.
         """
         store = cls(asyncio.get_running_loop(), Path(folder))
-        await store._opened
+        try:
+            await store._opened
+        except asyncio.CancelledError:
+            store._jobs.put(_Stop())  # nobody else will: the thread ends as soon as it has opened it
+            raise
         return store
 
     # ------------------------------------------------------------ on the event loop
@@ -237,9 +241,11 @@ class SqliteStore:
             self._tell(self._deliver, jobs)
             self._checkpoint(database)
         try:
-            if self._failed is None:
-                database.settle()
-            database.close()
+            try:
+                if self._failed is None:
+                    database.settle()
+            finally:
+                database.close()
         except BaseException as error:  # noqa: BLE001 - the caller of close() gets it
             self._tell(self._deliver_ended, error)
         else:

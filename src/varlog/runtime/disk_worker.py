@@ -36,7 +36,8 @@ MOST_BUFFERS = 1024
 """What the kernel takes in one call (IOV_MAX)."""
 
 
-_NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+"""How a file system says that it cannot write and sync in one call."""
 
 
 class Target(Protocol):
@@ -105,7 +106,7 @@ class DiskWorker:
         try:
             written = os.pwritev(target.fd, (b"".join(buffers),), offset, os.RWF_DSYNC)
         except OSError as error:
-            if error.errno in _NO_SUCH_CALL:
+            if error.errno in NO_SUCH_CALL:
                 self._one_call = False
                 return False
             raise _failed(target, error) from error
@@ -183,7 +184,7 @@ class DiskWorker:
         try:
             written = os.pwritev(target.fd, data, write.offset, os.RWF_DSYNC)
         except OSError as error:
-            if error.errno in _NO_SUCH_CALL:
+            if error.errno in NO_SUCH_CALL:
                 self._one_call = False
                 return False
             raise _failed(target, error) from error
