@@ -31,7 +31,7 @@ of the file behind them names, and no further look is taken at what lies beyond 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from varlog.base.errors import Corrupt, NotFound, ReplicaFailed, Unsupported
+from varlog.base.errors import Corrupt, NotFound, ReplicaFailed
 from varlog.base.ids import Slot
 from varlog.ports.disk import Disk, File
 from varlog.storage import layout
@@ -45,7 +45,7 @@ from varlog.storage.place import Place, read_whole
 from varlog.storage.pool import FilePool
 from varlog.storage.producers import ProducerTable
 from varlog.storage.scan import FileScan, copy_bindings, scan_file
-from varlog.storage.sidecar import read_sidecar, read_summary
+from varlog.storage.sidecar import NO_GOOD, read_sidecar, read_summary
 from varlog.storage.walk import WINDOW_BYTES, search_behind
 from varlog.wire.batch import BatchHeader
 
@@ -201,7 +201,7 @@ class _Recovery:
         name = index_name(file.first_slot)
         try:
             summary = await read_summary(self._place.disk, self._place.path(name))
-        except (Corrupt, Unsupported) as damage:
+        except NO_GOOD as damage:
             self.result.notes.append(f"{name} is made anew: {damage.message}")
             return
         if (summary.generation, summary.first_slot, summary.end_slot, summary.end) != (
@@ -219,7 +219,7 @@ class _Recovery:
         try:
             _, _, producers = await read_sidecar(self._place.disk, self._place.path(name))
             self.result.producers = ProducerTable.load(producers)
-        except Corrupt as damage:
+        except NO_GOOD as damage:
             self.result.notes.append(f"{name} is made anew: {damage.message}")
             file.distrust()
             return False

@@ -1,0 +1,99 @@
+"""The replicas of a node on its volumes: what one bad replica does to the others."""
+
+from random import Random
+
+import pytest
+from tests.servers import run
+from tests.storage.crash_disk import CrashDisk
+
+from varlog.base.errors import NoSpace, NotFound, ReplicaFailed, Unavailable, Unsupported, VarlogError
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.node.pace import Pace
+from varlog.node.replicas import Replicas
+from varlog.ports.disk import DiskFailed
+from varlog.storage.layout import SMALLEST_FILE_BYTES
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import Volume
+from varlog.transport.peer import Peer
+from varlog.transport.world import real_world
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def spec(stream: int) -> pb.ReplicaSpec:
+    return pb.ReplicaSpec(replica=pb.ReplicaId(log=7, segment=1, stream=stream), members=[1], ordering="cut")
+
+
+def name(stream: int) -> ReplicaId:
+    return ReplicaId(LogId(7), Epoch(1), StreamId(stream))
+
+
+async def nobody(node: NodeId) -> Peer:
+    raise Unavailable(f"there is no node {node}")
+
+
+async def on(*disks: CrashDisk, told: list[str] | None = None) -> Replicas:
+    """Of a node with these volumes, not opened yet."""
+    world = real_world()
+    volumes = [await Volume.open(disk, Random(number)) for number, disk in enumerate(disks)]
+    lines = [] if told is None else told
+    pace = Pace(world.clock, 0)
+    return Replicas(world, volumes, SMALLEST_FILE_BYTES, nobody, lambda replica: None, pace, lines.append)
+
+
+async def with_replicas(disk: CrashDisk, streams: int) -> None:
+    replicas = await on(disk)
+    for stream in range(1, streams + 1):
+        await replicas.create(spec(stream))
+    await replicas.close()
+
+
+@pytest.mark.parametrize("error", [DiskFailed, NoSpace, NotFound, Unsupported])
+def test_one_replica_that_cannot_be_opened_does_not_keep_the_others_from_serving(error: type[VarlogError]) -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 3)
+        disk.unreadable["7.1.2/spec"] = error("a bad sector")
+        replicas = await on(disk)
+        await replicas.open_all()
+        assert [replica.id for replica in replicas.all()] == [name(1), name(3)]
+        with pytest.raises(ReplicaFailed, match="a bad sector"):
+            replicas.find(7, 1, 2)
+        await replicas.close()
+
+    run(story())
+
+
+def test_what_the_node_itself_lacks_makes_no_replica_a_bad_one() -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 1)
+        disk.unreadable["spec"] = Unavailable("too many open files")
+        replicas = await on(disk)
+        with pytest.raises(Unavailable):
+            await replicas.open_all()
+        assert not replicas.failed
+
+    run(story())
+
+
+def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 1)
+        volume = await Volume.open(disk, Random(1))
+        copied = await ReplicaLog.create(
+            disk, volume.folder(name(1), 2), name(1), spec(1).SerializeToString(), random=Random(1)
+        )
+        await copied.close()
+        told: list[str] = []
+
+        async def refuse(path: str) -> None:
+            raise DiskFailed(f"{path}: read-only")
+
+        monkeypatch.setattr(disk, "remove", refuse)
+        replicas = await on(disk, told=told)
+        await replicas.open_all()
+        assert [replica.log.folder for replica in replicas.all()] == ["replicas/7.1.1.2"]
+        assert "could not be removed" in told[0]
+
+    run(story())
