@@ -6,11 +6,12 @@ import pytest
 from tests.servers import run
 from tests.storage.crash_disk import CrashDisk
 
-from varlog.base.errors import NoSpace, NotFound, ReplicaFailed, Unavailable, Unsupported, VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed, Unavailable, Unsupported, VarlogError
+from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.node.pace import Pace
 from varlog.node.replicas import Replicas
 from varlog.ports.disk import DiskFailed
+from varlog.storage import search
 from varlog.storage.layout import SMALLEST_FILE_BYTES
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
@@ -95,5 +96,27 @@ def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.Mon
         await replicas.open_all()
         assert [replica.log.folder for replica in replicas.all()] == ["replicas/7.1.1.2"]
         assert "could not be removed" in told[0]
+
+    run(story())
+
+
+def test_a_trim_that_did_not_reach_the_disk_is_not_confirmed_and_can_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        replicas = await on(CrashDisk())
+        replica = await replicas.create(spec(1))
+
+        async def rotten(*arguments: object) -> Slot:
+            raise Corrupt("rotten")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(search, "slot_of_glsn", rotten)
+            with pytest.raises(Unavailable, match="try again"):
+                await replica.trim(Glsn(5))
+        assert replica.failure is None
+        await replica.trim(Glsn(5))
+        assert replica.log.durable_trimmed_glsn == 5
+        await replicas.close()
 
     run(story())

@@ -436,9 +436,11 @@ class Replica:
         """Everything at or below is gone, durably; whole files below it give their space back."""
         if self._failure is not None:
             raise self._failure
-        if upto > self.log.trimmed_glsn:
+        if upto > self.log.durable_trimmed_glsn:
             self.log.stage_trim(upto)
         await self.flush()
+        if upto > self.log.durable_trimmed_glsn:
+            raise Unavailable(f"{self.id} cannot read up to where it is to be trimmed; try again when it is mended")
         await self.tidy()
 
     async def tidy(self) -> None:

@@ -9,14 +9,13 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from varlog.base.errors import Corrupt, NotFound
 from varlog.base.invariant import invariant
 from varlog.ports.disk import File
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
 from varlog.storage.layout import FILE_HEADER_BYTES, FileHeader, data_name, index_name
 from varlog.storage.place import Place
 from varlog.storage.scan import FileScan, copy_bindings, scan_file
-from varlog.storage.sidecar import Summary, read_sidecar
+from varlog.storage.sidecar import NO_GOOD, Summary, read_sidecar
 
 OPEN_HANDLES = 8
 """Files of one replica kept open besides the one being written."""
@@ -214,7 +213,7 @@ class Files:
     async def _load(self, file: DataFile) -> Columns:
         try:
             summary, columns, _ = await read_sidecar(self.place.disk, self.place.path(index_name(file.first_slot)))
-        except (Corrupt, NotFound):
+        except NO_GOOD:
             summary = None
         if summary is None or not file.matches(summary):
             # The next `collect` writes the sidecar anew.

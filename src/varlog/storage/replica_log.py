@@ -305,7 +305,8 @@ class ReplicaLog:
         """Make everything staged before this call durable: one write and one sync, unless a file ends.
 
         `NoSpace`: what was staged stays staged, and a later call may succeed (bindings that find no room
-        wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good.
+        wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good. A trim
+        whose slot is not found, because of what cannot be read, has to be staged again; the rest does not wait for it.
         """
         self._check()
         if self._syncing:
@@ -325,8 +326,13 @@ class ReplicaLog:
     async def _stage_trim_record(self) -> None:
         """Only now, because finding the slot may take a look at a sidecar."""
         glsn = self._trim_to
-        slot = await search.slot_of_glsn(self._files, glsn + 1, self.facts.committed)
-        self._trim_to = 0 if glsn == self._trim_to else self._trim_to
+        try:
+            with self._watching():
+                slot = await search.slot_of_glsn(self._files, glsn + 1, self.facts.committed)
+        except VarlogError:
+            return  # nothing was written; `durable_trimmed_glsn` says that it was not trimmed
+        finally:
+            self._trim_to = 0 if glsn == self._trim_to else self._trim_to
         self.facts.trim(slot, glsn)
         written = self.written
         if (slot, glsn) != (written.trimmed, written.trimmed_glsn):
