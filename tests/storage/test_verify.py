@@ -1,5 +1,7 @@
 """The scrub of one replica: what has rotted is found by its slots, beside whatever else is going on."""
 
+import asyncio
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, read_all, reopen, run
@@ -10,7 +12,7 @@ from varlog.storage.damage import Damage, decode, describe
 from varlog.storage.inspect import dump
 from varlog.storage.layout import FILE_HEADER_BYTES
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.verify import Verification
+from varlog.storage.verify import WINDOW_BYTES, Verification
 
 
 async def no_pause(size: int) -> None:
@@ -127,6 +129,46 @@ def test_a_damaged_sidecar_is_made_anew() -> None:
         again = await reopen(disk)
         assert not again.notes
         assert len(await read_all(again)) == again.durable
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_what_is_trimmed_while_it_is_checked_is_not_damaged(rotten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, 4 * WINDOW_BYTES)
+        await fill(log, 4, size=9000)
+        if rotten:
+            path = data_paths(disk)[0]
+            disk.flip(path, await offset_of(disk, path, 2) + 100)
+        log.stage_trim(Glsn(log._files[1].end_slot))
+        await log.sync()
+        rename = disk.rename
+        named, pinned = asyncio.Event(), asyncio.Event()
+
+        async def rename_late(old: str, new: str) -> None:
+            if new.endswith("/base"):
+                named.set()
+                await pinned.wait()
+            await rename(old, new)
+
+        monkeypatch.setattr(disk, "rename", rename_late)
+        collecting = asyncio.ensure_future(log.collect())
+        await named.wait()
+
+        async def pause(size: int) -> None:
+            pinned.set()
+            await collecting
+            if log._files[0].pins == 0:
+                await log.collect()
+
+        verification = log.verification(pause)
+        await verification.run()
+        assert verification.damage == []
+        await log.collect()
+        assert log._files[0].first_slot == log.trimmed
+        assert not (await reopen(disk, 4 * WINDOW_BYTES)).notes
 
     run(scenario())
 

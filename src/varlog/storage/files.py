@@ -84,6 +84,8 @@ class Files:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._files: list[DataFile] = []
+        self.removed: list[DataFile] = []
+        """Forgotten here, but as far as is known still on disk."""
         self.last: DataFile
         """Set by the first `append`."""
         self._firsts: list[int] = []
@@ -122,16 +124,16 @@ class Files:
         self.last = file
         self._firsts.append(file.first_slot)
 
-    def remove_first(self, count: int) -> list[DataFile]:
-        """Forget the first files, which nobody may be reading."""
+    def remove_first(self, count: int) -> None:
+        """Forget the first files, which nobody may be reading; they are to be removed from the disk."""
         gone = self._files[:count]
+        self.removed += gone
         del self._files[:count]
         del self._firsts[:count]
         self._full_bytes = None
         for file in gone:
             self._uncache(file)
             self._close(file)
-        return gone
 
     def number_of(self, slot: int) -> int:
         """The number of the file that holds `slot`."""

@@ -54,6 +54,14 @@ class Verification:
         place = self._files.place
         if self._files[0].first_slot or await place.disk.exists(place.path(layout.BASE)):
             await self._check_small(layout.BASE)
+        small = len(self.damage)
+        await self._check_files(last)
+        # What was trimmed away meanwhile does not matter any more.
+        first = self._files[0].first_slot
+        self.damage[small:] = [each for each in self.damage[small:] if max(each.slot + 1, each.end) > first]
+
+    async def _check_files(self, last: int) -> None:
+        """Up to the one that begins at `last`."""
         at = self._files[0].first_slot
         while at <= last:
             file = self._files.find(max(at, self._files[0].first_slot))
