@@ -1,5 +1,6 @@
 """The replicas of a node on its volumes: what one bad replica does to the others."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ from tests.storage.crash_disk import CrashDisk
 
 from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed, Unavailable, Unsupported, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.node import replica as replica_module
 from varlog.node.pace import Pace
 from varlog.node.replicas import Replicas
 from varlog.ports.disk import DiskFailed
@@ -117,6 +119,26 @@ def test_a_trim_that_did_not_reach_the_disk_is_not_confirmed_and_can_be_repeated
         assert replica.failure is None
         await replica.trim(Glsn(5))
         assert replica.log.durable_trimmed_glsn == 5
+        await replicas.close()
+
+    run(story())
+
+
+def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_module, "NO_SPACE_PAUSE_S", 0.01)
+
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        disk.unreadable[".data"] = Unavailable("too many open files")
+        replica.log._files.close()
+        sealing = asyncio.ensure_future(replica.seal())
+        while replica.trouble != "too many open files":
+            await asyncio.sleep(0)
+        disk.unreadable.clear()
+        await sealing
+        assert (replica.failure, replica.trouble, replica.log.sealed) == (None, "", True)
         await replicas.close()
 
     run(story())

@@ -138,6 +138,9 @@ class CrashDisk:
 
     async def open(self, path: str, *, create: bool = False) -> "CrashFile":
         self.step()
+        for end, error in self.unreadable.items():
+            if path.endswith(end):
+                raise error
         if create:
             if path in self._contents:
                 raise AlreadyExists(path)
@@ -145,9 +148,6 @@ class CrashDisk:
             self._move(path, Content())
         if path not in self._contents:
             raise NotFound(path)
-        for end, error in self.unreadable.items():
-            if path.endswith(end):
-                raise error
         return CrashFile(self, path, self._contents[path])
 
     async def list(self, folder: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, reopen, run
 
-from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed
+from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed, Unavailable
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.ports.disk import DiskFailed
@@ -137,6 +137,26 @@ def test_a_trim_that_cannot_be_located_holds_nothing_else_up_and_is_tried_again_
         log.stage_trim(Glsn(3))
         await log.sync()
         assert (log.durable_trimmed_glsn, log.trimmed) == (3, 3)
+
+    run(scenario())
+
+
+def test_a_lack_of_descriptors_passes() -> None:
+    """At a roll, and when a file that was closed is written to: nothing was written yet."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+        disk.unreadable[".data"] = Unavailable("too many open files")
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await log.sync()
+        disk.unreadable.clear()
+        await log.sync()
+        assert (log.durable, log.failure) == (2, None)
+        assert (await reopen(disk)).durable == 2
 
     run(scenario())
 

@@ -304,8 +304,8 @@ class ReplicaLog:
     async def sync(self) -> None:
         """Make everything staged before this call durable: one write and one sync, unless a file ends.
 
-        `NoSpace`: what was staged stays staged, and a later call may succeed (bindings that find no room
-        wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good. A trim
+        `NoSpace`, `Unavailable`: what was staged stays staged, and a later call may succeed (bindings that find no
+        room wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good. A trim
         whose slot is not found, because of what cannot be read, has to be staged again; the rest does not wait for it.
         """
         self._check()
