@@ -142,3 +142,18 @@ def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.Monke
         await replicas.close()
 
     run(story())
+
+
+def test_a_dead_volume_does_not_keep_new_replicas_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dead() -> tuple[int, int]:
+        raise DiskFailed("input/output error")
+
+    async def story() -> None:
+        first, second = CrashDisk(), CrashDisk()
+        replicas = await on(first, second)
+        monkeypatch.setattr(first, "space", dead)
+        await replicas.create(spec(1))
+        assert "replicas/7.1.1/spec" in second.paths()
+        await replicas.close()
+
+    run(story())

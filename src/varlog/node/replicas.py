@@ -179,7 +179,7 @@ class Replicas:
             raise ReplicaFailed(self._failed[replica].message)
 
     async def _emptiest_volume(self) -> Volume:
-        spaces = [(await volume.disk.space())[0] for volume in self._volumes]
+        spaces = [(await volume.space())[0] for volume in self._volumes]
         return self._volumes[spaces.index(max(spaces))]
 
     def _add(self, log: ReplicaLog, *, new: bool = False) -> Replica:

@@ -215,7 +215,11 @@ class StorageNode:
     # ------------------------------------------------------------ volumes
 
     async def _ask_spaces(self) -> None:
-        self._spaces = [await volume.disk.space() for volume in self._volumes]
+        known = [volume.trouble for volume in self._volumes]
+        self._spaces = [await volume.space() for volume in self._volumes]
+        for volume, before in zip(self._volumes, known, strict=True):
+            if volume.trouble and not before:
+                self._tell(f"the volume {volume.name} does not say what space it has: {volume.trouble}")
 
     async def _keep_house(self) -> None:
         while True:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, WrongCluster
+from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
@@ -54,6 +54,9 @@ class Volume:
     def __init__(self, disk: Disk, identity: Identity) -> None:
         self.disk = disk
         self.identity = identity
+        self.trouble = ""
+        """Why it could not say lately how much space it has, for people."""
+        self._total_bytes = 0
 
     @property
     def name(self) -> str:
@@ -107,6 +110,16 @@ class Volume:
                 f"not to node {node_id} of {cluster_id}"
             )
         await self.save_identity(replace(known, cluster_id=cluster_id, node_id=node_id))
+
+    async def space(self) -> tuple[int, int]:
+        """Free and total bytes; none are free where the disk cannot say, so that nothing new comes here."""
+        try:
+            free, self._total_bytes = await self.disk.space()
+        except VarlogError as error:
+            self.trouble = error.message
+            return 0, self._total_bytes
+        self.trouble = ""
+        return free, self._total_bytes
 
     # ------------------------------------------------------------ replicas
 
