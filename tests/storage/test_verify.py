@@ -6,8 +6,9 @@ import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, read_all, reopen, run
 
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, NotFound
 from varlog.base.ids import Glsn, Slot
+from varlog.ports.disk import DiskFailed
 from varlog.storage.damage import Damage, decode, describe
 from varlog.storage.inspect import dump
 from varlog.storage.layout import FILE_HEADER_BYTES
@@ -169,6 +170,64 @@ def test_what_is_trimmed_while_it_is_checked_is_not_damaged(rotten: bool, monkey
         await log.collect()
         assert log._files[0].first_slot == log.trimmed
         assert not (await reopen(disk, 4 * WINDOW_BYTES)).notes
+
+    run(scenario())
+
+
+async def settled(disk: CrashDisk) -> ReplicaLog:
+    """Four files, three of them with their columns in sidecars only."""
+    log = await create(disk)
+    await fill(log, 4)
+    await log.collect()
+    await log.close()
+    return await reopen(disk)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_file_that_does_not_open_is_damaged_in_full(gone: bool) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        path, file = data_paths(disk)[1], log._files[1]
+        if gone:
+            await disk.remove(path)
+        else:
+            disk.unreadable[path] = DiskFailed("input/output error")
+        met: list[int] = []
+        log.on_damage = lambda: met.append(1)
+        with pytest.raises((NotFound, DiskFailed)):
+            await log.read(Slot(file.first_slot), log.committed, 100)
+        assert met == [1]
+        (found,) = (await verify(log)).damage
+        assert (found.slot, found.end) == (file.first_slot, file.end_slot)
+        assert (await log.located(found)).glsn == file.first_slot + 1
+
+    run(scenario())
+
+
+def test_damage_whose_positions_nobody_knows_any_more_is_found_all_the_same() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        path = data_paths(disk)[1]
+        disk.flip(path, 6000)
+        disk.flip(path.replace(".data", ".index"), 130)
+        (found,) = (await verify(log)).damage
+        located = await log.located(found)
+        assert (located.slot, located.end, located.glsn, located.glsn_end) == (found.slot, found.end, 0, 0)
+
+    run(scenario())
+
+
+def test_a_rotten_sidecar_does_not_hide_rotten_data_behind_it() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        first, second = data_paths(disk)[1:3]
+        disk.flip(first.replace(".data", ".index"), 130)
+        disk.flip(second, await offset_of(disk, second, log._files[2].first_slot) + 60)
+        (found,) = (await verify(log)).damage
+        assert found.slot == log._files[2].first_slot
 
     run(scenario())
 

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from varlog.base.errors import (
     AlreadyExists,
-    Corrupt,
     InvalidArgument,
     NotFound,
     NotWritten,
@@ -47,6 +46,7 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
 from varlog.storage.recovery import Recovered, recover
 from varlog.storage.search import DigestRow
+from varlog.storage.sidecar import NO_GOOD
 from varlog.storage.verify import STRETCH_SLOTS, Verification
 from varlog.storage.walk import Pause
 from varlog.storage.writer import Writer
@@ -405,7 +405,7 @@ class ReplicaLog:
         """Whoever reads finds damage for all."""
         try:
             yield
-        except (Corrupt, DiskFailed) as error:
+        except NO_GOOD as error:
             if self.damage:
                 error.message += f"; damaged: {damages.describe(self.damage)}"
             elif not self._closed:
@@ -428,7 +428,10 @@ class ReplicaLog:
         self._check()
         end = found.end if self.end is None else min(found.end, self.end)
         slot = min(max(found.slot, self.trimmed), end)
-        bound = await self.bindings(Slot(slot), Slot(min(end, self.committed)))
+        try:
+            bound = await self.bindings(Slot(slot), Slot(min(end, self.committed)))
+        except NO_GOOD:
+            bound = []  # what would tell them is damaged, too
         glsns = (bound[0].glsn, bound[-1].glsn_end) if bound else (0, 0)
         return Damage(slot, max(slot, end), *glsns, found.what)
 

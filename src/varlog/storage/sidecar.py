@@ -27,7 +27,7 @@ _SUMMARY = Struct("<8sII12Q")
 SUMMARY_BYTES = _SUMMARY.size
 
 NO_GOOD = (Corrupt, Unsupported, NotFound, DiskFailed)
-"""What is raised of a sidecar that has to be made anew."""
+"""What is raised of a file that is gone, rotten or cannot be read; a sidecar is made anew then."""
 
 
 class Summary(NamedTuple):
