@@ -1,18 +1,31 @@
 """The replicas of a node on its volumes: what one bad replica does to the others."""
 
 import asyncio
+import shutil
+from pathlib import Path
 from random import Random
 
 import pytest
 from tests.servers import run
 from tests.storage.crash_disk import CrashDisk
 
-from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed, Unavailable, Unsupported, VarlogError
+from varlog.base.errors import (
+    Corrupt,
+    NoSpace,
+    NotFound,
+    ReplicaFailed,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+    WrongCluster,
+)
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.node import NodeConfig, StorageNode
 from varlog.node import replica as replica_module
 from varlog.node.pace import Pace
 from varlog.node.replicas import Replicas
 from varlog.ports.disk import DiskFailed
+from varlog.runtime.disk import RealDisk
 from varlog.storage import search
 from varlog.storage.layout import SMALLEST_FILE_BYTES
 from varlog.storage.replica_log import ReplicaLog
@@ -155,5 +168,21 @@ def test_a_dead_volume_does_not_keep_new_replicas_from_another(monkeypatch: pyte
         await replicas.create(spec(1))
         assert "replicas/7.1.1/spec" in second.paths()
         await replicas.close()
+
+    run(story())
+
+
+def test_a_volume_beside_its_own_copy_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        config = NodeConfig(repositories=("127.0.0.1:1",))
+        node = StorageNode(real_world(), [RealDisk(first)], config)
+        await node.start()
+        await node.close()
+        shutil.copytree(first, second)
+        node = StorageNode(real_world(), [RealDisk(first), RealDisk(second)], config)
+        with pytest.raises(WrongCluster, match="a copy of it"):
+            await node.start()
+        await node.close()
 
     run(story())

@@ -10,7 +10,7 @@ from tests.storage.harness import FOLDER, REPLICA, append, batch, create, reopen
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.volume import IDENTITY, Volume
+from varlog.storage.volume import IDENTITY, Volume, newest
 
 
 def test_an_empty_folder_is_formatted_once() -> None:
@@ -116,5 +116,37 @@ def test_a_damaged_spec_is_told(offset: int) -> None:
         disk.flip(f"{FOLDER}/spec", offset)
         with pytest.raises(VarlogError, match="spec"):
             await reopen(disk)
+
+    run(scenario())
+
+
+def test_a_folder_under_the_name_of_another_is_not_opened() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        for path in (FOLDER, f"{FOLDER}.2", f"{FOLDER}2", "replicas/9.9.9"):
+            await (await ReplicaLog.create(disk, path, REPLICA, b"", random=Random(1))).close()
+        for path in (FOLDER, f"{FOLDER}.2"):
+            await (await ReplicaLog.open(disk, path, random=Random(1))).close()
+        for path in (f"{FOLDER}2", "replicas/9.9.9"):
+            with pytest.raises(Corrupt, match=f"holds replica {REPLICA}"):
+                await ReplicaLog.open(disk, path, random=Random(1))
+
+    run(scenario())
+
+
+def test_of_two_folders_from_the_same_copy_none_is_dropped() -> None:
+    async def scenario() -> None:
+        disks = [CrashDisk(), CrashDisk()]
+        volumes = [await Volume.open(disk, Random(number)) for number, disk in enumerate(disks)]
+        for disk in disks:
+            await (await create(disk)).close()
+        with pytest.raises(Corrupt, match="lies on two volumes"):
+            await newest(volumes)
+        await (await ReplicaLog.create(disks[0], f"{FOLDER}.1", REPLICA, b"", random=Random(1))).close()
+        with pytest.raises(Corrupt, match="lies on two volumes"):
+            await newest(volumes)
+        await volumes[0].drop_copy(REPLICA, 0)
+        counting, replaced = await newest(volumes)
+        assert ([each.copy for each in counting], [each.copy for each in replaced]) == ([1], [0])
 
     run(scenario())

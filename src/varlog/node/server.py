@@ -129,6 +129,11 @@ class StorageNode:
     def _check_identities(self) -> None:
         """All folders belong to one node, and to the one that was asked for."""
         first = self._volumes[0].identity
+        names: dict[str, str] = {}
+        for volume in self._volumes:
+            other = names.setdefault(volume.identity.incarnation, volume.name)
+            if other != volume.name:
+                raise WrongCluster(f"the data folders {other} and {volume.name} are one volume and a copy of it")
         for volume in self._volumes[1:]:
             identity = volume.identity
             if identity.node_id and (identity.cluster_id, identity.node_id) != (first.cluster_id, first.node_id):

@@ -87,6 +87,8 @@ async def _read_spec(disk: Disk, folder: str, names: Sequence[str]) -> tuple[Pla
         replica, spec = layout.decode_spec(await read_whole(disk, f"{folder}/{layout.SPEC}"))
     except Corrupt as damage:
         raise Corrupt(f"{folder}/{layout.SPEC}: {damage.message}") from damage
+    if not f"{folder.rpartition('/')[2]}.".startswith(f"{replica}."):
+        raise Corrupt(f"{folder} holds replica {replica}: give it the name it had, or remove it")
     return Place(disk, folder, replica), spec
 
 

@@ -13,6 +13,7 @@ another node, whatever id it claims.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
@@ -179,8 +180,17 @@ class Found(NamedTuple):
 
 
 async def newest(volumes: Sequence[Volume]) -> tuple[list[Found], list[Found]]:
-    """Of each replica on the volumes of a node the folder that counts; and those that it has replaced."""
+    """Of each replica on the volumes of a node the folder that counts; and those that it has replaced.
+
+    Of two that were made by the same copy nobody can say which counts: `Corrupt`.
+    """
     found = sorted([each for volume in volumes for each in await volume.found()], key=lambda each: each[:2])
+    for before, after in pairwise(found):
+        if before[:2] == after[:2]:
+            raise Corrupt(
+                f"{after.folder} lies on two volumes, {before.volume.name} and {after.volume.name}: "
+                "start the node without the volume that is not its own, or move one of the two folders away"
+            )
     counting = {each.replica: each for each in found}
     return list(counting.values()), [each for each in found if counting[each.replica] is not each]
 
