@@ -186,3 +186,16 @@ def test_a_volume_beside_its_own_copy_is_refused(tmp_path: Path) -> None:
         await node.close()
 
     run(story())
+
+
+def test_what_is_left_of_a_replica_on_one_volume_keeps_it_from_the_others() -> None:
+    async def story() -> None:
+        small, large = CrashDisk(1 << 30), CrashDisk()
+        replicas = await on(small, large)
+        await small.make_folder("replicas/7.1.1")
+        await replicas.create(spec(1))
+        assert "replicas/7.1.1/spec" in small.paths()
+        assert "replicas/7.1.1/spec" not in large.paths()
+        await replicas.close()
+
+    run(story())

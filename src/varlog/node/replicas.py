@@ -161,7 +161,7 @@ class Replicas:
             self._refuse_failed(replica)
             if replica in self._copies:
                 raise AlreadyExists(f"replica {replica} is being copied")
-            volume = await self._emptiest_volume()
+            volume = await self._volume_for(replica)
             log = await ReplicaLog.create(
                 volume.disk,
                 volume.folder(replica),
@@ -177,6 +177,13 @@ class Replicas:
     def _refuse_failed(self, replica: ReplicaId) -> None:
         if replica in self._failed:
             raise ReplicaFailed(self._failed[replica].message)
+
+    async def _volume_for(self, replica: ReplicaId) -> Volume:
+        """Where something is left of it, if anything is: it must never lie on two. Else where there is most room."""
+        for volume in self._volumes if len(self._volumes) > 1 else ():
+            if await volume.disk.exists(volume.folder(replica)):
+                return volume
+        return await self._emptiest_volume()
 
     async def _emptiest_volume(self) -> Volume:
         spaces = [(await volume.space())[0] for volume in self._volumes]

@@ -24,7 +24,7 @@ from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
 from varlog.storage.boots import count_boot, read_boots
-from varlog.storage.folders import drop_folder
+from varlog.storage.folders import drop_folder, is_unfinished
 from varlog.storage.place import read_whole
 
 IDENTITY = "identity"
@@ -156,7 +156,8 @@ class Volume:
         await self.disk.make_folder(REPLICAS)
         for name in await self.disk.list(REPLICAS):
             names = await self._names_in(name)
-            if layout.DROPPED in names or layout.COPYING in names:
+            folder = f"{REPLICAS}/{name}"
+            if layout.DROPPED in names or layout.COPYING in names or await is_unfinished(self.disk, folder, names):
                 await drop_folder(self.disk, f"{REPLICAS}/{name}")
             elif name.count(".") > 2:
                 # The mark of a copy in the making is gone; whether for good is certain only after this.
