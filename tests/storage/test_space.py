@@ -290,9 +290,9 @@ def test_a_file_that_is_being_read_is_not_recycled() -> None:
 
 
 @pytest.mark.parametrize("end", ["an error", "cancelled", "cancelled, but done"])
-@pytest.mark.parametrize("suffix", [".index", ".data"])
+@pytest.mark.parametrize(("call", "suffix"), [("remove", ".index"), ("remove", ".data"), ("rename", ".data")])
 def test_files_whose_removal_was_interrupted_go_with_the_next_collection(
-    end: str, suffix: str, monkeypatch: pytest.MonkeyPatch
+    end: str, call: str, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         disk = CrashDisk()
@@ -301,21 +301,21 @@ def test_files_whose_removal_was_interrupted_go_with_the_next_collection(
         await log.collect()
         log.stage_trim(Glsn(log._files[5].end_slot))
         await log.sync()
-        remove = disk.remove
+        perform = getattr(disk, call)
         interrupted: list[str] = []
 
-        async def interrupt(path: str) -> None:
-            if not path.endswith(suffix) or interrupted:
-                await remove(path)
+        async def interrupt(*paths: str) -> None:
+            if not paths[0].endswith(suffix) or interrupted:
+                await perform(*paths)
                 return
-            interrupted.append(path)
+            interrupted.append(paths[0])
             if end == "an error":
                 raise DiskFailed("input/output error")
             if end == "cancelled, but done":
-                await remove(path)
+                await perform(*paths)
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(disk, "remove", interrupt)
+        monkeypatch.setattr(disk, call, interrupt)
         collecting = asyncio.ensure_future(log.collect())
         while not interrupted:
             await asyncio.sleep(0)
@@ -324,6 +324,7 @@ def test_files_whose_removal_was_interrupted_go_with_the_next_collection(
         await log.collect()
         assert data_files(log) == len(data_paths(disk)) == 2
         assert len([path for path in disk.paths() if path.endswith(".index")]) == 1
+        assert len([path for path in disk.paths() if "free-" in path]) == len(log._pool) == FREE_FILES
         assert len(await read_all(log)) == log.durable - log.trimmed
 
     run(scenario())
