@@ -322,6 +322,26 @@ def test_a_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_disk(tmp_path, body)
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_what_the_process_lacks_is_not_the_fault_of_the_disk(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(disk: RealDisk) -> None:
+        file = await disk.open("a", create=True)
+        await file.write(0, [b"good"], sync=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", failing(os.open, number))
+            with pytest.raises(Unavailable, match="short of"):
+                await disk.open("a")
+        assert await (await disk.open("a")).size() == 4
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwritev", failing(os.pwritev, number))
+            with pytest.raises(DiskFailed):
+                await file.write(0, [b"x"], sync=True)
+
+    on_disk(tmp_path, body)
+
+
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
 def test_kernels_that_know_no_such_flags(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(disk: RealDisk) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from varlog.base.errors import AlreadyExists, NoSpace, NotFound
+from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.wire.frame import Buffer
 
@@ -73,6 +73,8 @@ class CrashDisk:
         self.fail_syncs = 0
         """So many syncs of files fail from now on."""
         self.fail_writes = 0
+        self.unreadable: dict[str, VarlogError] = {}
+        """What opening a file raises, by the end of its path."""
         self.steps_left: int | None = None
         """Power is lost after so many more operations: every later one fails, until `crash`."""
         self.lose_power_in_sync = False
@@ -136,6 +138,9 @@ class CrashDisk:
 
     async def open(self, path: str, *, create: bool = False) -> "CrashFile":
         self.step()
+        for end, error in self.unreadable.items():
+            if path.endswith(end):
+                raise error
         if create:
             if path in self._contents:
                 raise AlreadyExists(path)

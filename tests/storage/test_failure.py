@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from tests.storage.crash_disk import CrashDisk
-from tests.storage.harness import FOLDER, append, batch, bind, create, fill, reopen, run
+from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, reopen, run
 
-from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed
+from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed, Unavailable
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.ports.disk import DiskFailed
@@ -95,6 +95,68 @@ def test_a_folder_that_somebody_removed() -> None:
         with pytest.raises(DiskFailed):
             await log.sync()
         assert log.failure is not None
+
+    run(scenario())
+
+
+def test_a_sidecar_that_cannot_be_read_is_no_failed_write() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 4)
+        await log.collect()
+        await log.close()
+        log = await reopen(disk)
+        disk.unreadable[".index"] = DiskFailed("input/output error")
+        log.stage_trim(Glsn(3))
+        await log.sync()
+        assert (log.durable_trimmed_glsn, log.trimmed) == (3, 3)
+
+    run(scenario())
+
+
+def test_a_trim_that_cannot_be_located_holds_nothing_else_up_and_is_tried_again_when_asked_for() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 4)
+        await log.collect()
+        await log.close()
+        log = await reopen(disk)
+        met: list[int] = []
+        log.on_damage = lambda: met.append(1)
+        disk.unreadable |= {".index": DiskFailed("rotten"), data_paths(disk)[0]: DiskFailed("rotten")}
+        log.stage_trim(Glsn(3))
+        count = log.durable
+        await append(log, batch(0))
+        assert (log.durable, log.durable_trimmed_glsn, log.failure) == (count + 1, 0, None)
+        assert met, "it is looked at"
+        disk.unreadable.clear()
+        await append(log, batch(1))
+        assert not log.durable_trimmed_glsn
+        log.stage_trim(Glsn(3))
+        await log.sync()
+        assert (log.durable_trimmed_glsn, log.trimmed) == (3, 3)
+
+    run(scenario())
+
+
+def test_a_lack_of_descriptors_passes() -> None:
+    """At a roll, and when a file that was closed is written to: nothing was written yet."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+        disk.unreadable[".data"] = Unavailable("too many open files")
+        for _ in range(2):
+            with pytest.raises(Unavailable):
+                await log.sync()
+        disk.unreadable.clear()
+        await log.sync()
+        assert (log.durable, log.failure) == (2, None)
+        assert (await reopen(disk)).durable == 2
 
     run(scenario())
 

@@ -4,9 +4,10 @@ import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, SMALL, Model, append, batch, bind, create, data_files, fill, reopen, run
 
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, NotFound, Unsupported, VarlogError
 from varlog.base.ids import Glsn, Slot
 from varlog.base.ranges import Binding
+from varlog.ports.disk import DiskFailed
 from varlog.storage.files import DataFile
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
 from varlog.storage.replica_log import ReplicaLog
@@ -143,6 +144,26 @@ def test_bindings_that_lie_in_later_files_are_found() -> None:
     run(scenario(True, None))
     for lost in range(3):
         run(scenario(True, lost))
+
+
+@pytest.mark.parametrize("error", [DiskFailed, NotFound, Unsupported])
+def test_an_opening_does_without_sidecars_that_cannot_be_read(error: type[VarlogError]) -> None:
+    async def scenario(which: int) -> None:
+        disk = CrashDisk()
+        log, model = await filled(disk)
+        await log.collect()
+        await log.close()
+        path = sidecars(disk)[which]
+        disk.unreadable[path] = error(path)
+        log = await reopen(disk)
+        assert "made anew" in log.notes[0]
+        await model.check(log)
+        await log.collect()
+        disk.unreadable.clear()
+        assert not (await reopen(disk)).notes
+
+    for which in range(4):
+        run(scenario(which))
 
 
 @pytest.mark.parametrize("damage", ["removed", "summary", "body", "cut", "empty", "another file's"])

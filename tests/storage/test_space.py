@@ -21,6 +21,7 @@ from tests.storage.harness import (
 
 from varlog.base.errors import InvalidArgument, NoSpace, Trimmed
 from varlog.base.ids import Glsn, Slot
+from varlog.ports.disk import DiskFailed
 from varlog.storage.layout import FILE_HEADER_BYTES, last_reserve_bytes, reserve_bytes
 from varlog.storage.pool import FREE_FILES, margin_bytes
 from varlog.storage.replica_log import ReplicaLog
@@ -284,6 +285,47 @@ def test_a_file_that_is_being_read_is_not_recycled() -> None:
             assert data_files(log) == 3
         await log.collect()
         assert data_files(log) == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("end", ["an error", "cancelled", "cancelled, but done"])
+@pytest.mark.parametrize(("call", "suffix"), [("remove", ".index"), ("remove", ".data"), ("rename", ".data")])
+def test_files_whose_removal_was_interrupted_go_with_the_next_collection(
+    end: str, call: str, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await fill(log, 8)
+        await log.collect()
+        log.stage_trim(Glsn(log._files[5].end_slot))
+        await log.sync()
+        perform = getattr(disk, call)
+        interrupted: list[str] = []
+
+        async def interrupt(*paths: str) -> None:
+            if not paths[0].endswith(suffix) or interrupted:
+                await perform(*paths)
+                return
+            interrupted.append(paths[0])
+            if end == "an error":
+                raise DiskFailed("input/output error")
+            if end == "cancelled, but done":
+                await perform(*paths)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(disk, call, interrupt)
+        collecting = asyncio.ensure_future(log.collect())
+        while not interrupted:
+            await asyncio.sleep(0)
+        collecting.cancel()
+        await asyncio.gather(collecting, return_exceptions=True)
+        await log.collect()
+        assert data_files(log) == len(data_paths(disk)) == 2
+        assert len([path for path in disk.paths() if path.endswith(".index")]) == 1
+        assert len([path for path in disk.paths() if "free-" in path]) == len(log._pool) == FREE_FILES
+        assert len(await read_all(log)) == log.durable - log.trimmed
 
     run(scenario())
 

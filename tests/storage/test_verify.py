@@ -1,16 +1,19 @@
 """The scrub of one replica: what has rotted is found by its slots, beside whatever else is going on."""
 
+import asyncio
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, read_all, reopen, run
 
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, NotFound
 from varlog.base.ids import Glsn, Slot
+from varlog.ports.disk import DiskFailed
 from varlog.storage.damage import Damage, decode, describe
 from varlog.storage.inspect import dump
 from varlog.storage.layout import FILE_HEADER_BYTES
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.verify import Verification
+from varlog.storage.verify import WINDOW_BYTES, Verification
 
 
 async def no_pause(size: int) -> None:
@@ -127,6 +130,104 @@ def test_a_damaged_sidecar_is_made_anew() -> None:
         again = await reopen(disk)
         assert not again.notes
         assert len(await read_all(again)) == again.durable
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("rotten", [False, True])
+def test_what_is_trimmed_while_it_is_checked_is_not_damaged(rotten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, 4 * WINDOW_BYTES)
+        await fill(log, 4, size=9000)
+        if rotten:
+            path = data_paths(disk)[0]
+            disk.flip(path, await offset_of(disk, path, 2) + 100)
+        log.stage_trim(Glsn(log._files[1].end_slot))
+        await log.sync()
+        rename = disk.rename
+        named, pinned = asyncio.Event(), asyncio.Event()
+
+        async def rename_late(old: str, new: str) -> None:
+            if new.endswith("/base"):
+                named.set()
+                await pinned.wait()
+            await rename(old, new)
+
+        monkeypatch.setattr(disk, "rename", rename_late)
+        collecting = asyncio.ensure_future(log.collect())
+        await named.wait()
+
+        async def pause(size: int) -> None:
+            pinned.set()
+            await collecting
+            if log._files[0].pins == 0:
+                await log.collect()
+
+        verification = log.verification(pause)
+        await verification.run()
+        assert verification.damage == []
+        await log.collect()
+        assert log._files[0].first_slot == log.trimmed
+        assert not (await reopen(disk, 4 * WINDOW_BYTES)).notes
+
+    run(scenario())
+
+
+async def settled(disk: CrashDisk) -> ReplicaLog:
+    """Four files, three of them with their columns in sidecars only."""
+    log = await create(disk)
+    await fill(log, 4)
+    await log.collect()
+    await log.close()
+    return await reopen(disk)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_file_that_does_not_open_is_damaged_in_full(gone: bool) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        path, file = data_paths(disk)[1], log._files[1]
+        if gone:
+            await disk.remove(path)
+        else:
+            disk.unreadable[path] = DiskFailed("input/output error")
+        met: list[int] = []
+        log.on_damage = lambda: met.append(1)
+        with pytest.raises((NotFound, DiskFailed)):
+            await log.read(Slot(file.first_slot), log.committed, 100)
+        assert met == [1]
+        (found,) = (await verify(log)).damage
+        assert (found.slot, found.end) == (file.first_slot, file.end_slot)
+        assert (await log.located(found)).glsn == file.first_slot + 1
+
+    run(scenario())
+
+
+def test_damage_whose_positions_nobody_knows_any_more_is_found_all_the_same() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        path = data_paths(disk)[1]
+        disk.flip(path, 6000)
+        disk.flip(path.replace(".data", ".index"), 130)
+        (found,) = (await verify(log)).damage
+        located = await log.located(found)
+        assert (located.slot, located.end, located.glsn, located.glsn_end) == (found.slot, found.end, 0, 0)
+
+    run(scenario())
+
+
+def test_a_rotten_sidecar_does_not_hide_rotten_data_behind_it() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await settled(disk)
+        first, second = data_paths(disk)[1:3]
+        disk.flip(first.replace(".data", ".index"), 130)
+        disk.flip(second, await offset_of(disk, second, log._files[2].first_slot) + 60)
+        (found,) = (await verify(log)).damage
+        assert found.slot == log._files[2].first_slot
 
     run(scenario())
 

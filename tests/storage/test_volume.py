@@ -1,5 +1,6 @@
 """Volumes: whose they are, and what lies on them."""
 
+import asyncio
 from dataclasses import replace
 from random import Random
 
@@ -9,8 +10,9 @@ from tests.storage.harness import FOLDER, REPLICA, append, batch, create, reopen
 
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
+from varlog.ports.disk import DiskFailed
 from varlog.storage.replica_log import ReplicaLog
-from varlog.storage.volume import IDENTITY, Volume
+from varlog.storage.volume import IDENTITY, Volume, newest
 
 
 def test_an_empty_folder_is_formatted_once() -> None:
@@ -116,5 +118,87 @@ def test_a_damaged_spec_is_told(offset: int) -> None:
         disk.flip(f"{FOLDER}/spec", offset)
         with pytest.raises(VarlogError, match="spec"):
             await reopen(disk)
+
+    run(scenario())
+
+
+def test_a_folder_under_the_name_of_another_is_not_opened() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        for path in (FOLDER, f"{FOLDER}.2", f"{FOLDER}2", "replicas/9.9.9"):
+            await (await ReplicaLog.create(disk, path, REPLICA, b"", random=Random(1))).close()
+        for path in (FOLDER, f"{FOLDER}.2"):
+            await (await ReplicaLog.open(disk, path, random=Random(1))).close()
+        for path in (f"{FOLDER}2", "replicas/9.9.9"):
+            with pytest.raises(Corrupt, match=f"holds replica {REPLICA}"):
+                await ReplicaLog.open(disk, path, random=Random(1))
+
+    run(scenario())
+
+
+def test_of_two_folders_from_the_same_copy_none_is_dropped() -> None:
+    async def scenario() -> None:
+        disks = [CrashDisk(), CrashDisk()]
+        volumes = [await Volume.open(disk, Random(number)) for number, disk in enumerate(disks)]
+        for disk in disks:
+            await (await create(disk)).close()
+        with pytest.raises(Corrupt, match="lies on two volumes"):
+            await newest(volumes)
+        await (await ReplicaLog.create(disks[0], f"{FOLDER}.1", REPLICA, b"", random=Random(1))).close()
+        with pytest.raises(Corrupt, match="lies on two volumes"):
+            await newest(volumes)
+        await volumes[0].drop_copy(REPLICA, 0)
+        counting, replaced = await newest(volumes)
+        assert ([each.copy for each in counting], [each.copy for each in replaced]) == ([1], [0])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("end", ["an error", "cancelled"])
+def test_a_creation_that_is_broken_off_leaves_nothing(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its very last step, behind the spec."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        await Volume.open(disk, Random(1))
+        sync_folder = disk.sync_folder
+        stopped: list[str] = []
+
+        async def stop(path: str) -> None:
+            if path != "replicas" or stopped:
+                await sync_folder(path)
+                return
+            stopped.append(path)
+            if end == "an error":
+                raise DiskFailed("input/output error")
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(disk, "sync_folder", stop)
+        creating = asyncio.ensure_future(create(disk))
+        while not stopped:
+            await asyncio.sleep(0)
+        creating.cancel()
+        await asyncio.gather(creating, return_exceptions=True)
+        assert not await disk.list("replicas")
+        await append(await create(disk), batch(0))
+
+    run(scenario())
+
+
+def test_what_an_interrupted_creation_left_goes_at_the_next_start_and_nothing_else() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        await Volume.open(disk, Random(1))
+        log = await create(disk)
+        await disk.open(f"{FOLDER}/free-7.data", create=True)
+        await disk.remove(f"{FOLDER}/spec")
+        await disk.open("replicas/stray", create=True)
+        await Volume.open(disk, Random(1))
+        assert await disk.list("replicas") == ["stray"]
+        log = await create(disk)
+        await append(log, batch(0))
+        await disk.remove(f"{FOLDER}/spec")
+        await Volume.open(disk, Random(1))
+        assert f"{REPLICA}" in await disk.list("replicas"), "it has data"
 
     run(scenario())

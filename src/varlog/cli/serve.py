@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, Protocol
 
 from varlog.base.errors import VarlogError
+from varlog.runtime.descriptors import allow_many_files
 from varlog.runtime.loop import run
 from varlog.runtime.memory import keep_memory
 from varlog.runtime.turns import ask_for_short_turns
@@ -35,6 +36,7 @@ class Serving(Protocol):
 
 def run_server(work: Coroutine[Any, Any, None]) -> None:
     """Run a process that others wait for to its end."""
+    allow_many_files()
     ask_for_short_turns()
     keep_memory()
     run(work, switch_interval=SWITCH_INTERVAL_S)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt, NoSpace
+from varlog.base.errors import Corrupt
 from varlog.metadata.blocks import fill, read_fully
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import NO_SUCH_CALL, translate
@@ -136,9 +136,8 @@ class Notes:
         try:
             written = self._write_durably(data, offset)
         except OSError as error:
-            failed = translate(error, str(self._path))
             # Even for lack of space: its blocks are there, so something else is wrong, and what they hold is not known.
-            raise DiskFailed(failed.message) if isinstance(failed, NoSpace) else failed from error
+            raise DiskFailed(translate(error, str(self._path)).message) from error
         if written != len(data):
             raise DiskFailed(f"{self._path}: only {written} of {len(data)} bytes were written")
 

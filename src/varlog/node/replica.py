@@ -33,7 +33,7 @@ REPORT_PACE_S = 0.05
 """How long a replica whose positions do not wait for the repository leaves it to gather what it has to report."""
 
 NO_SPACE_PAUSE_S = 0.5
-"""How long a full volume is left alone before what is staged is tried again."""
+"""How long a full volume, or a node that is short of files, is left alone before what is staged is tried again."""
 
 RECENT_BYTES = 8 << 20
 """Bytes of the newest batches kept in memory for copying to backups; older ones are read back."""
@@ -93,6 +93,8 @@ class Replica:
         self._failure: VarlogError | None = None
         self._short = False
         """Its trouble is that it lacks what was committed."""
+        self._short_of = ""
+        """What the node lacks to go on with its writes."""
         self._syncing = False
         self._sync_wanted = False
         self._idle: asyncio.Future[None] | None = None
@@ -259,17 +261,29 @@ class Replica:
                 callback()  # copies leave first: they have the longer way
             try:
                 await self.log.sync()
-            except NoSpace:
+            except (NoSpace, Unavailable) as error:
                 # what was staged stays staged, and those who wait for it go on waiting
                 self._after_sync = waiting + self._after_sync
                 self._sync_wanted = True
-                self._set_full(True)
+                if isinstance(error, NoSpace):
+                    self._set_full(True)
+                else:
+                    self._set_short_of(error.message)
                 await self._clock.sleep(NO_SPACE_PAUSE_S)
             except VarlogError as error:
                 self._after_sync = waiting + self._after_sync
                 self.fail(error)
             else:
+                if self._short_of:
+                    self._set_short_of("")
                 self._synced(waiting)
+
+    def _set_short_of(self, what: str) -> None:
+        """Something that the node lacks keeps it from writing; empty: no longer."""
+        if self.trouble == self._short_of:
+            self.trouble = what
+        self._short_of = what
+        self._changed(self)
 
     def _synced(self, waiting: list[Done]) -> None:
         if self._released is not None and not self._binds_late:
@@ -436,9 +450,11 @@ class Replica:
         """Everything at or below is gone, durably; whole files below it give their space back."""
         if self._failure is not None:
             raise self._failure
-        if upto > self.log.trimmed_glsn:
+        if upto > self.log.durable_trimmed_glsn:
             self.log.stage_trim(upto)
         await self.flush()
+        if upto > self.log.durable_trimmed_glsn:
+            raise Unavailable(f"{self.id} cannot read up to where it is to be trimmed; try again when it is mended")
         await self.tidy()
 
     async def tidy(self) -> None:

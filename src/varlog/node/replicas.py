@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from varlog.base.errors import AlreadyExists, Corrupt, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
+from varlog.base.errors import AlreadyExists, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering.leader import CHAIN
 from varlog.core.replica import ReplicaState
@@ -132,13 +132,18 @@ class Replicas:
         """At the start of the node. One bad replica does not keep the others from serving."""
         found, replaced = await newest(self._volumes)
         for each in replaced:
-            await drop_folder(each.volume.disk, each.folder)
+            try:
+                await drop_folder(each.volume.disk, each.folder)
+            except VarlogError as error:
+                self._tell(f"{each.folder}, which a copy has replaced, could not be removed: {error.message}")
         for each in found:
             try:
                 log = await ReplicaLog.open(
                     each.volume.disk, each.folder, random=self._world.random, file_bytes=self._file_bytes
                 )
-            except (Corrupt, ReplicaFailed) as error:
+            except Unavailable:
+                raise  # the node lacks something, not the replica
+            except VarlogError as error:
                 self._failed[each.replica] = error
                 self._failed_copies[each.replica] = each.copy
             else:
@@ -156,7 +161,7 @@ class Replicas:
             self._refuse_failed(replica)
             if replica in self._copies:
                 raise AlreadyExists(f"replica {replica} is being copied")
-            volume = await self._emptiest_volume()
+            volume = await self._volume_for(replica)
             log = await ReplicaLog.create(
                 volume.disk,
                 volume.folder(replica),
@@ -173,8 +178,15 @@ class Replicas:
         if replica in self._failed:
             raise ReplicaFailed(self._failed[replica].message)
 
+    async def _volume_for(self, replica: ReplicaId) -> Volume:
+        """Where something is left of it, if anything is: it must never lie on two. Else where there is most room."""
+        for volume in self._volumes if len(self._volumes) > 1 else ():
+            if await volume.disk.exists(volume.folder(replica)):
+                return volume
+        return await self._emptiest_volume()
+
     async def _emptiest_volume(self) -> Volume:
-        spaces = [(await volume.disk.space())[0] for volume in self._volumes]
+        spaces = [(await volume.space())[0] for volume in self._volumes]
         return self._volumes[spaces.index(max(spaces))]
 
     def _add(self, log: ReplicaLog, *, new: bool = False) -> Replica:

@@ -129,6 +129,11 @@ class StorageNode:
     def _check_identities(self) -> None:
         """All folders belong to one node, and to the one that was asked for."""
         first = self._volumes[0].identity
+        names: dict[str, str] = {}
+        for volume in self._volumes:
+            other = names.setdefault(volume.identity.incarnation, volume.name)
+            if other != volume.name:
+                raise WrongCluster(f"the data folders {other} and {volume.name} are one volume and a copy of it")
         for volume in self._volumes[1:]:
             identity = volume.identity
             if identity.node_id and (identity.cluster_id, identity.node_id) != (first.cluster_id, first.node_id):
@@ -215,7 +220,11 @@ class StorageNode:
     # ------------------------------------------------------------ volumes
 
     async def _ask_spaces(self) -> None:
-        self._spaces = [await volume.disk.space() for volume in self._volumes]
+        known = [volume.trouble for volume in self._volumes]
+        self._spaces = [await volume.space() for volume in self._volumes]
+        for volume, before in zip(self._volumes, known, strict=True):
+            if volume.trouble and not before:
+                self._tell(f"the volume {volume.name} does not say what space it has: {volume.trouble}")
 
     async def _keep_house(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """Files of one volume. Paths are relative to the volume's folder, with '/' between parts.
 
-Errors are translated here: a full volume raises `NoSpace`, a missing file `NotFound`, anything else
-that goes wrong with bytes on their way to the disk `DiskFailed`.
+Errors are translated here: a full volume raises `NoSpace`, a missing file `NotFound`, a lack of file descriptors or of
+memory, which passes, `Unavailable`, anything else that goes wrong with bytes on their way to the disk `DiskFailed`.
 """
 
 from collections.abc import Sequence

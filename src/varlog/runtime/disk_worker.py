@@ -19,7 +19,7 @@ from threading import Thread
 from time import monotonic, thread_time
 from typing import Any, NamedTuple, Protocol
 
-from varlog.base.errors import AlreadyExists, NoSpace, NotFound, VarlogError
+from varlog.base.errors import AlreadyExists, NoSpace, NotFound, Unavailable, VarlogError
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.pages import PageCache
 from varlog.runtime.quick import Quickness
@@ -77,6 +77,8 @@ def translate(error: OSError, path: str) -> VarlogError:
         return NotFound(what)
     if error.errno == errno.EEXIST:
         return AlreadyExists(what)
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        return Unavailable(f"the process or the machine is short of something: {what}")
     return DiskFailed(what)
 
 

@@ -9,14 +9,13 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from varlog.base.errors import Corrupt, NotFound
 from varlog.base.invariant import invariant
 from varlog.ports.disk import File
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
 from varlog.storage.layout import FILE_HEADER_BYTES, FileHeader, data_name, index_name
 from varlog.storage.place import Place
 from varlog.storage.scan import FileScan, copy_bindings, scan_file
-from varlog.storage.sidecar import Summary, read_sidecar
+from varlog.storage.sidecar import NO_GOOD, Summary, read_sidecar
 
 OPEN_HANDLES = 8
 """Files of one replica kept open besides the one being written."""
@@ -85,6 +84,8 @@ class Files:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._files: list[DataFile] = []
+        self.removed: list[DataFile] = []
+        """Forgotten here, but as far as is known still on disk."""
         self.last: DataFile
         """Set by the first `append`."""
         self._firsts: list[int] = []
@@ -123,16 +124,16 @@ class Files:
         self.last = file
         self._firsts.append(file.first_slot)
 
-    def remove_first(self, count: int) -> list[DataFile]:
-        """Forget the first files, which nobody may be reading."""
+    def remove_first(self, count: int) -> None:
+        """Forget the first files, which nobody may be reading; they are to be removed from the disk."""
         gone = self._files[:count]
+        self.removed += gone
         del self._files[:count]
         del self._firsts[:count]
         self._full_bytes = None
         for file in gone:
             self._uncache(file)
             self._close(file)
-        return gone
 
     def number_of(self, slot: int) -> int:
         """The number of the file that holds `slot`."""
@@ -214,7 +215,7 @@ class Files:
     async def _load(self, file: DataFile) -> Columns:
         try:
             summary, columns, _ = await read_sidecar(self.place.disk, self.place.path(index_name(file.first_slot)))
-        except (Corrupt, NotFound):
+        except NO_GOOD:
             summary = None
         if summary is None or not file.matches(summary):
             # The next `collect` writes the sidecar anew.

@@ -5,11 +5,11 @@ A replica exists from the moment its spec does, which is written last. It is gon
 before anything else and until it is complete: a folder with that mark is garbage to whoever opens it.
 """
 
-from varlog.base.errors import AlreadyExists, Corrupt, NoSpace
+from varlog.base.errors import AlreadyExists, Corrupt, NoSpace, VarlogError
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
 from varlog.storage.files import Files
-from varlog.storage.layout import FileHeader
+from varlog.storage.layout import NEW_SUFFIX, FileHeader, data_name, is_free_name
 from varlog.storage.place import Place
 from varlog.storage.pool import FilePool
 from varlog.storage.walk import search_behind
@@ -19,11 +19,22 @@ from varlog.storage.writer import begin_file
 async def make_folder(
     place: Place, spec: bytes, pool: FilePool, files: Files, header: FileHeader, producers: bytes | None = None
 ) -> None:
-    """With its first, empty data file; durable on return.
+    """With its first, empty data file; durable on return. Whatever ends this before, nothing of it stays.
 
     With `producers`, what is known of them up to the first slot, it is a copy that is about to begin.
     """
     await _clear_unfinished(place)
+    try:
+        await _fill_folder(place, spec, pool, files, header, producers)
+    except BaseException:  # also of who is cancelled: nobody hears of a replica that would take up space
+        files.close()
+        await _drop_unfinished(place)
+        raise
+
+
+async def _fill_folder(
+    place: Place, spec: bytes, pool: FilePool, files: Files, header: FileHeader, producers: bytes | None
+) -> None:
     await place.disk.make_folder(place.folder)
     if producers is not None:
         await replace_file(place.disk, place.path(layout.COPYING), b"")
@@ -51,19 +62,35 @@ async def _clear_unfinished(place: Place) -> None:
     if layout.DROPPED not in names and layout.COPYING not in names:
         if layout.SPEC in names or layout.FAILED in names:
             raise AlreadyExists(f"replica {place.replica} is there already")
-        if await _has_data(place, names):
+        if await _has_data(disk, place.folder, names):
             raise Corrupt(f"{place.folder} has data but no spec: it is not overwritten")
     await drop_folder(disk, place.folder)
 
 
-async def _has_data(place: Place, names: list[str]) -> bool:
+async def _drop_unfinished(place: Place) -> None:
+    try:
+        await drop_folder(place.disk, place.folder)
+    except VarlogError:
+        pass  # who waits is told what went wrong before; the next start of the node finds what is left
+
+
+async def is_unfinished(disk: Disk, folder: str, names: list[str]) -> bool:
+    """Whether a folder has no more than what an interrupted creation leaves; what cannot be read may be more."""
+    begun = [name for name in names if is_free_name(name) or name.endswith(NEW_SUFFIX) or name == data_name(0)]
+    try:
+        return bool(names) and begun == names and not await _has_data(disk, folder, names)
+    except VarlogError:
+        return False
+
+
+async def _has_data(disk: Disk, folder: str, names: list[str]) -> bool:
     """Whether more is there than the empty file with which a creation begins."""
     firsts = [slot for name in names if (slot := layout.slot_of_name(name)) is not None]
     if firsts not in ([], [0]) or layout.BASE in names:
         return True
     if not firsts:
         return False
-    file = await place.disk.open(place.path(layout.data_name(0)))
+    file = await disk.open(f"{folder}/{data_name(0)}")
     try:
         generation = layout.decode_file_header(await file.read(0, layout.FILE_HEADER_BYTES)).generation
         found = await search_behind(file, generation, layout.FILE_HEADER_BYTES, await file.size())

@@ -10,6 +10,7 @@ from varlog.base.ids import Slot
 from varlog.ports.disk import replace_file
 from varlog.storage.files import DataFile, Files
 from varlog.storage.layout import BASE, encode_base, index_name
+from varlog.storage.place import Place
 from varlog.storage.pool import FilePool
 from varlog.storage.producers import ProducerTable
 from varlog.storage.sidecar import SUMMARY_BYTES, decode_summary, encode_sidecar
@@ -40,16 +41,27 @@ async def _write_sidecar(files: Files, file: DataFile, producers: ProducerTable)
 
 
 async def free_trimmed(files: Files, pool: FilePool, trimmed: int, producers: ProducerTable) -> None:
-    """Remove or recycle the files that lie wholly below `trimmed`; never the last, nor one that is being read."""
-    count = 0
-    for file in files.full:
-        if file.end_slot > trimmed or file.pins:
-            break
-        count += 1
-    if not count:
-        return
+    """Remove or recycle the files that lie wholly below `trimmed`; never the last, nor one that is being read.
+
+    Whatever ends this half way, the next call goes on with it.
+    """
+    count = _count_free(files, trimmed)
+    if count:
+        await _write_base(files, files[count].first_slot, pool, producers)
+        # Somebody may have begun to read one of them meanwhile.
+        files.remove_first(min(count, _count_free(files, trimmed)))
+    if files.removed:
+        await _give_back(files, pool)
+
+
+def _count_free(files: Files, trimmed: int) -> int:
+    """How many of the first files nobody needs."""
+    needed = (number for number, file in enumerate(files.full) if file.end_slot > trimmed or file.pins)
+    return next(needed, len(files.full))
+
+
+async def _write_base(files: Files, kept: int, pool: FilePool, producers: ProducerTable) -> None:
     place = files.place
-    kept = files[count].first_slot
     base = encode_base(place.replica, kept, producers.snapshot(Slot(kept)))
     try:
         await replace_file(place.disk, place.path(BASE), base)
@@ -58,10 +70,23 @@ async def free_trimmed(files: Files, pool: FilePool, trimmed: int, producers: Pr
         if not await pool.release():
             raise
         await replace_file(place.disk, place.path(BASE), base)
-    for file in files.remove_first(count):
+
+
+async def _give_back(files: Files, pool: FilePool) -> None:
+    place = files.place
+    while files.removed:
+        file = files.removed[0]
+        await _remove_if_there(place, index_name(file.first_slot))
         try:
-            await place.disk.remove(place.path(index_name(file.first_slot)))
+            await pool.give(file.name, file.size)
         except NotFound:
-            pass  # it never had one
-        await pool.give(file.name, file.size)
+            pass  # a call that was cancelled has done it
+        files.removed.remove(file)
     await place.disk.sync_folder(place.folder)
+
+
+async def _remove_if_there(place: Place, name: str) -> None:
+    try:
+        await place.disk.remove(place.path(name))
+    except NotFound:
+        pass

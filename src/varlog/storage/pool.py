@@ -28,6 +28,8 @@ class FilePool:
         self._place = place
         self._file_bytes = file_bytes
         self._free: list[str] = []
+        self._leaving: dict[str, str] = {}
+        """Data files on their way to be free ones, and under which names."""
         self._number = 0
         self._changing = asyncio.Lock()
         self.full = False
@@ -61,13 +63,21 @@ class FilePool:
             return await self._make(self._file_bytes), self._file_bytes
 
     async def give(self, name: str, size: int) -> None:
-        """A data file that is no longer needed: kept under another name, or removed."""
+        """A data file that is no longer needed: kept under another name, or removed. To be repeated if cancelled."""
+        disk, path = self._place.disk, self._place.path
         async with self._changing:
-            if size != self._file_bytes or len(self._free) >= FREE_FILES:
-                await self._place.disk.remove(self._place.path(name))
-                return
-            free = self._next_name()
-            await self._place.disk.rename(self._place.path(name), self._place.path(free))
+            if name not in self._leaving:
+                if size != self._file_bytes or len(self._free) >= FREE_FILES:
+                    await disk.remove(path(name))
+                    return
+                self._leaving[name] = self._next_name()
+            free = self._leaving[name]
+            try:
+                await disk.rename(path(name), path(free))
+            except NotFound:
+                if not await disk.exists(path(free)):  # else a call that was cancelled has done it
+                    raise
+            del self._leaving[name]
             self._free.append(free)
 
     async def release(self) -> bool:

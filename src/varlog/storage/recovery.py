@@ -32,7 +32,7 @@ of the file behind them names, and no further look is taken at what lies beyond 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed, Unsupported
+from varlog.base.errors import Corrupt, NoSpace, NotFound, ReplicaFailed
 from varlog.base.ids import Slot
 from varlog.ports.disk import Disk, DiskFailed, File
 from varlog.storage import layout
@@ -46,7 +46,7 @@ from varlog.storage.place import Place, mark_failed, read_whole
 from varlog.storage.pool import FilePool
 from varlog.storage.producers import ProducerTable
 from varlog.storage.scan import FileScan, copy_bindings, scan_file
-from varlog.storage.sidecar import read_sidecar, read_summary
+from varlog.storage.sidecar import NO_GOOD, read_sidecar, read_summary
 from varlog.storage.walk import WINDOW_BYTES, search_behind
 from varlog.wire.batch import BatchHeader
 
@@ -89,6 +89,8 @@ async def _read_spec(disk: Disk, folder: str, names: Sequence[str]) -> tuple[Pla
         replica, spec = layout.decode_spec(await read_whole(disk, f"{folder}/{layout.SPEC}"))
     except Corrupt as damage:
         raise Corrupt(f"{folder}/{layout.SPEC}: {damage.message}") from damage
+    if not f"{folder.rpartition('/')[2]}.".startswith(f"{replica}."):
+        raise Corrupt(f"{folder} holds replica {replica}: give it the name it had, or remove it")
     return Place(disk, folder, replica), spec
 
 
@@ -203,7 +205,7 @@ class _Recovery:
         name = index_name(file.first_slot)
         try:
             summary = await read_summary(self._place.disk, self._place.path(name))
-        except (Corrupt, Unsupported) as damage:
+        except NO_GOOD as damage:
             self.result.notes.append(f"{name} is made anew: {damage.message}")
             return
         if (summary.generation, summary.first_slot, summary.end_slot, summary.end) != (
@@ -221,7 +223,7 @@ class _Recovery:
         try:
             _, _, producers = await read_sidecar(self._place.disk, self._place.path(name))
             self.result.producers = ProducerTable.load(producers)
-        except Corrupt as damage:
+        except NO_GOOD as damage:
             self.result.notes.append(f"{name} is made anew: {damage.message}")
             file.distrust()
             return False

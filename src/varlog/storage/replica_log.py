@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from varlog.base.errors import (
     AlreadyExists,
-    Corrupt,
     InvalidArgument,
     NotFound,
     NotWritten,
@@ -47,6 +46,7 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
 from varlog.storage.recovery import Recovered, recover
 from varlog.storage.search import DigestRow
+from varlog.storage.sidecar import NO_GOOD
 from varlog.storage.verify import STRETCH_SLOTS, Verification
 from varlog.storage.walk import Pause
 from varlog.storage.writer import Writer
@@ -301,8 +301,9 @@ class ReplicaLog:
     async def sync(self) -> None:
         """Make everything staged before this call durable: one write and one sync, unless a file ends.
 
-        `NoSpace`: what was staged stays staged, and a later call may succeed (bindings that find no room
-        wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good.
+        `NoSpace`, `Unavailable`: what was staged stays staged, and a later call may succeed (bindings that find no
+        room wait without an error; `bound` says how far they got). `DiskFailed`: the log has failed for good. A trim
+        whose slot is not found, because of what cannot be read, has to be staged again; the rest does not wait for it.
         """
         self._check()
         if self._syncing:
@@ -322,8 +323,13 @@ class ReplicaLog:
     async def _stage_trim_record(self) -> None:
         """Only now, because finding the slot may take a look at a sidecar."""
         glsn = self._trim_to
-        slot = await search.slot_of_glsn(self._files, glsn + 1, self.facts.committed)
-        self._trim_to = 0 if glsn == self._trim_to else self._trim_to
+        try:
+            with self._watching():
+                slot = await search.slot_of_glsn(self._files, glsn + 1, self.facts.committed)
+        except VarlogError:
+            return  # nothing was written; `durable_trimmed_glsn` says that it was not trimmed
+        finally:
+            self._trim_to = 0 if glsn == self._trim_to else self._trim_to
         self.facts.trim(slot, glsn)
         written = self.written
         if (slot, glsn) != (written.trimmed, written.trimmed_glsn):
@@ -396,7 +402,7 @@ class ReplicaLog:
         """Whoever reads finds damage for all."""
         try:
             yield
-        except (Corrupt, DiskFailed) as error:
+        except NO_GOOD as error:
             if self.damage:
                 error.message += f"; damaged: {damages.describe(self.damage)}"
             elif not self._closed:
@@ -419,7 +425,10 @@ class ReplicaLog:
         self._check()
         end = found.end if self.end is None else min(found.end, self.end)
         slot = min(max(found.slot, self.trimmed), end)
-        bound = await self.bindings(Slot(slot), Slot(min(end, self.committed)))
+        try:
+            bound = await self.bindings(Slot(slot), Slot(min(end, self.committed)))
+        except NO_GOOD:
+            bound = []  # what would tell them is damaged, too
         glsns = (bound[0].glsn, bound[-1].glsn_end) if bound else (0, 0)
         return Damage(slot, max(slot, end), *glsns, found.what)
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt
-from varlog.ports.disk import Disk, File
+from varlog.base.errors import Corrupt, NotFound, Unsupported
+from varlog.ports.disk import Disk, DiskFailed, File
 from varlog.storage.index import BindingColumn, Columns, SparseIndex, column_bytes, column_from
 from varlog.storage.layout import VERSION, check_crc, with_crc
 from varlog.wire.frame import Buffer
@@ -25,6 +25,9 @@ from varlog.wire.frame import Buffer
 MAGIC = b"VARLOGIX"
 _SUMMARY = Struct("<8sII12Q")
 SUMMARY_BYTES = _SUMMARY.size
+
+NO_GOOD = (Corrupt, Unsupported, NotFound, DiskFailed)
+"""What is raised of a file that is gone, rotten or cannot be read; a sidecar is made anew then."""
 
 
 class Summary(NamedTuple):
@@ -107,7 +110,7 @@ def decode_body(summary: Summary, body: Buffer) -> tuple[Columns, bytes]:
 
 
 async def read_summary(disk: Disk, path: str) -> Summary:
-    """Raises `NotFound` or `Corrupt`; its size is judged too, so that a torn one is not taken for whole."""
+    """Raises `NO_GOOD`; its size is judged too, so that a torn one is not taken for whole."""
     file = await disk.open(path)
     try:
         summary = decode_summary(await file.read(0, SUMMARY_BYTES))

@@ -11,7 +11,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt, NotFound, Unsupported
+from varlog.base.errors import Corrupt, Unsupported
 from varlog.ports.disk import DiskFailed, File
 from varlog.storage import layout
 from varlog.storage.damage import MOST_RANGES, Damage
@@ -19,7 +19,7 @@ from varlog.storage.files import DataFile, Files
 from varlog.storage.follow import Follower
 from varlog.storage.layout import FILE_HEADER_BYTES, index_name
 from varlog.storage.place import read_whole
-from varlog.storage.sidecar import read_sidecar
+from varlog.storage.sidecar import NO_GOOD, read_sidecar
 from varlog.storage.walk import Pause, walk_file
 from varlog.wire.batch import BatchHeader
 
@@ -30,7 +30,6 @@ STRETCH_SLOTS = 1 << 16
 """Slots that one number of a fingerprint stands for; a batch belongs to where it begins."""
 
 _BATCH = Struct("<QQI")
-_FAILED = (Corrupt, Unsupported, NotFound, DiskFailed)
 
 
 class Verification:
@@ -54,6 +53,14 @@ class Verification:
         place = self._files.place
         if self._files[0].first_slot or await place.disk.exists(place.path(layout.BASE)):
             await self._check_small(layout.BASE)
+        small = len(self.damage)
+        await self._check_files(last)
+        # What was trimmed away meanwhile does not matter any more.
+        first = self._files[0].first_slot
+        self.damage[small:] = [each for each in self.damage[small:] if max(each.slot + 1, each.end) > first]
+
+    async def _check_files(self, last: int) -> None:
+        """Up to the one that begins at `last`."""
         at = self._files[0].first_slot
         while at <= last:
             file = self._files.find(max(at, self._files[0].first_slot))
@@ -71,29 +78,37 @@ class Verification:
                 layout.decode_spec(data)
             else:
                 layout.decode_base(data)
-        except _FAILED as error:
+        except NO_GOOD as error:
             self._found(0, 0, f"{name}: {error.message}")
 
     # ------------------------------------------------------------ one file
 
     async def _check_file(self, file: DataFile) -> None:
-        known = len(self.damage)
-        async with self._files.use(file) as handle:
-            limit, end_slot = file.end, file.end_slot
-            follower = Follower(file.first_slot, on_batch=self._on_batch)
+        with self._files.pinned(file):
             try:
-                await self._check_header(handle, file)
-                await self._follow(handle, file, follower, limit)
-            except (DiskFailed, Unsupported) as error:
-                self._suspect(follower.slot, error.message)
-            if self._low is None and follower.slot < end_slot:
-                self._suspect(follower.slot, f"{file.name} ends too soon")
-            if self._low is not None:
-                self._close(end_slot)
-            for _, slot, what in follower.problems[:1]:
-                self._found(slot, slot, f"{file.name}: {what}")
+                handle = file.handle or await self._files.open(file)
+            except NO_GOOD as error:
+                self._found(file.first_slot, file.end_slot, f"{file.name} cannot be opened: {error.message}")
+                return
+            known = len(self.damage)
+            await self._check_records(handle, file)
             if len(self.damage) == known:
                 await self._check_sidecar(file)
+
+    async def _check_records(self, handle: File, file: DataFile) -> None:
+        limit, end_slot = file.end, file.end_slot
+        follower = Follower(file.first_slot, on_batch=self._on_batch)
+        try:
+            await self._check_header(handle, file)
+            await self._follow(handle, file, follower, limit)
+        except (DiskFailed, Unsupported) as error:
+            self._suspect(follower.slot, error.message)
+        if self._low is None and follower.slot < end_slot:
+            self._suspect(follower.slot, f"{file.name} ends too soon")
+        if self._low is not None:
+            self._close(end_slot)
+        for _, slot, what in follower.problems[:1]:
+            self._found(slot, slot, f"{file.name}: {what}")
 
     async def _check_header(self, handle: File, file: DataFile) -> None:
         try:
@@ -130,11 +145,17 @@ class Verification:
             summary, _, _ = await read_sidecar(place.disk, place.path(index_name(file.first_slot)))
             if not file.matches(summary):
                 raise Corrupt("the sidecar is that of another file")
-        except _FAILED:
+        except NO_GOOD:
             if file not in self._files:
                 return  # it was trimmed away meanwhile
+            await self._rebuild_columns(file)
+
+    async def _rebuild_columns(self, file: DataFile) -> None:
+        try:
             columns = await self._files.rebuild(file)
-            file.columns = columns if file.columns is None else file.columns
+        except NO_GOOD:
+            return  # they need a file behind it, which is damaged: that is found when its turn comes
+        file.columns = columns if file.columns is None else file.columns
 
     # ------------------------------------------------------------ damage
 

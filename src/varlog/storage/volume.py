@@ -13,17 +13,18 @@ another node, whatever id it claims.
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
-from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, WrongCluster
+from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import Disk, replace_file
 from varlog.storage import layout
 from varlog.storage.boots import count_boot, read_boots
-from varlog.storage.folders import drop_folder
+from varlog.storage.folders import drop_folder, is_unfinished
 from varlog.storage.place import read_whole
 
 IDENTITY = "identity"
@@ -54,6 +55,9 @@ class Volume:
     def __init__(self, disk: Disk, identity: Identity) -> None:
         self.disk = disk
         self.identity = identity
+        self.trouble = ""
+        """Why it could not say lately how much space it has, for people."""
+        self._total_bytes = 0
 
     @property
     def name(self) -> str:
@@ -108,6 +112,16 @@ class Volume:
             )
         await self.save_identity(replace(known, cluster_id=cluster_id, node_id=node_id))
 
+    async def space(self) -> tuple[int, int]:
+        """Free and total bytes; none are free where the disk cannot say, so that nothing new comes here."""
+        try:
+            free, self._total_bytes = await self.disk.space()
+        except VarlogError as error:
+            self.trouble = error.message
+            return 0, self._total_bytes
+        self.trouble = ""
+        return free, self._total_bytes
+
     # ------------------------------------------------------------ replicas
 
     def folder(self, replica: ReplicaId, copy: int = 0) -> str:
@@ -142,7 +156,8 @@ class Volume:
         await self.disk.make_folder(REPLICAS)
         for name in await self.disk.list(REPLICAS):
             names = await self._names_in(name)
-            if layout.DROPPED in names or layout.COPYING in names:
+            folder = f"{REPLICAS}/{name}"
+            if layout.DROPPED in names or layout.COPYING in names or await is_unfinished(self.disk, folder, names):
                 await drop_folder(self.disk, f"{REPLICAS}/{name}")
             elif name.count(".") > 2:
                 # The mark of a copy in the making is gone; whether for good is certain only after this.
@@ -167,8 +182,17 @@ class Found(NamedTuple):
 
 
 async def newest(volumes: Sequence[Volume]) -> tuple[list[Found], list[Found]]:
-    """Of each replica on the volumes of a node the folder that counts; and those that it has replaced."""
+    """Of each replica on the volumes of a node the folder that counts; and those that it has replaced.
+
+    Of two that were made by the same copy nobody can say which counts: `Corrupt`.
+    """
     found = sorted([each for volume in volumes for each in await volume.found()], key=lambda each: each[:2])
+    for before, after in pairwise(found):
+        if before[:2] == after[:2]:
+            raise Corrupt(
+                f"{after.folder} lies on two volumes, {before.volume.name} and {after.volume.name}: "
+                "start the node without the volume that is not its own, or move one of the two folders away"
+            )
     counting = {each.replica: each for each in found}
     return list(counting.values()), [each for each in found if counting[each.replica] is not each]
 

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from random import Random
 
-from varlog.base.errors import NoSpace, Unavailable, VarlogError
+from varlog.base.errors import NoSpace, ReplicaFailed, Unavailable, VarlogError
 from varlog.base.ids import Slot
 from varlog.base.ranges import Binding
 from varlog.ports.disk import DiskFailed, File
@@ -126,7 +126,7 @@ class Writer:
         """Write and sync everything staged so far; see the module about `NoSpace`."""
         if self._rolling:
             # The next file may have its name already; what is written to this one would not be found.
-            raise Unavailable(f"replica {self._place.replica} was stopped between two files: open it again")
+            raise ReplicaFailed(f"replica {self._place.replica} was stopped between two files: open it again")
         left = len(self._pending)
         while left:
             count = await self._make_room(left)
@@ -244,7 +244,7 @@ class Writer:
         self._rolling = True
         try:
             file, handle = await begin_file(self._place, self._pool, header)
-        except NoSpace:
+        except (NoSpace, Unavailable):  # before the file had its name
             self._rolling = False
             raise
         self._rolling = False

@@ -1,0 +1,201 @@
+"""The replicas of a node on its volumes: what one bad replica does to the others."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.servers import run
+from tests.storage.crash_disk import CrashDisk
+
+from varlog.base.errors import (
+    Corrupt,
+    NoSpace,
+    NotFound,
+    ReplicaFailed,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+    WrongCluster,
+)
+from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.node import NodeConfig, StorageNode
+from varlog.node import replica as replica_module
+from varlog.node.pace import Pace
+from varlog.node.replicas import Replicas
+from varlog.ports.disk import DiskFailed
+from varlog.runtime.disk import RealDisk
+from varlog.storage import search
+from varlog.storage.layout import SMALLEST_FILE_BYTES
+from varlog.storage.replica_log import ReplicaLog
+from varlog.storage.volume import Volume
+from varlog.transport.peer import Peer
+from varlog.transport.world import real_world
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def spec(stream: int) -> pb.ReplicaSpec:
+    return pb.ReplicaSpec(replica=pb.ReplicaId(log=7, segment=1, stream=stream), members=[1], ordering="cut")
+
+
+def name(stream: int) -> ReplicaId:
+    return ReplicaId(LogId(7), Epoch(1), StreamId(stream))
+
+
+async def nobody(node: NodeId) -> Peer:
+    raise Unavailable(f"there is no node {node}")
+
+
+async def on(*disks: CrashDisk, told: list[str] | None = None) -> Replicas:
+    """Of a node with these volumes, not opened yet."""
+    world = real_world()
+    volumes = [await Volume.open(disk, Random(number)) for number, disk in enumerate(disks)]
+    lines = [] if told is None else told
+    pace = Pace(world.clock, 0)
+    return Replicas(world, volumes, SMALLEST_FILE_BYTES, nobody, lambda replica: None, pace, lines.append)
+
+
+async def with_replicas(disk: CrashDisk, streams: int) -> None:
+    replicas = await on(disk)
+    for stream in range(1, streams + 1):
+        await replicas.create(spec(stream))
+    await replicas.close()
+
+
+@pytest.mark.parametrize("error", [DiskFailed, NoSpace, NotFound, Unsupported])
+def test_one_replica_that_cannot_be_opened_does_not_keep_the_others_from_serving(error: type[VarlogError]) -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 3)
+        disk.unreadable["7.1.2/spec"] = error("a bad sector")
+        replicas = await on(disk)
+        await replicas.open_all()
+        assert [replica.id for replica in replicas.all()] == [name(1), name(3)]
+        with pytest.raises(ReplicaFailed, match="a bad sector"):
+            replicas.find(7, 1, 2)
+        await replicas.close()
+
+    run(story())
+
+
+def test_what_the_node_itself_lacks_makes_no_replica_a_bad_one() -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 1)
+        disk.unreadable["spec"] = Unavailable("too many open files")
+        replicas = await on(disk)
+        with pytest.raises(Unavailable):
+            await replicas.open_all()
+        assert not replicas.failed
+
+    run(story())
+
+
+def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 1)
+        volume = await Volume.open(disk, Random(1))
+        copied = await ReplicaLog.create(
+            disk, volume.folder(name(1), 2), name(1), spec(1).SerializeToString(), random=Random(1)
+        )
+        await copied.close()
+        told: list[str] = []
+
+        async def refuse(path: str) -> None:
+            raise DiskFailed(f"{path}: read-only")
+
+        monkeypatch.setattr(disk, "remove", refuse)
+        replicas = await on(disk, told=told)
+        await replicas.open_all()
+        assert [replica.log.folder for replica in replicas.all()] == ["replicas/7.1.1.2"]
+        assert "could not be removed" in told[0]
+
+    run(story())
+
+
+def test_a_trim_that_did_not_reach_the_disk_is_not_confirmed_and_can_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        replicas = await on(CrashDisk())
+        replica = await replicas.create(spec(1))
+
+        async def rotten(*arguments: object) -> Slot:
+            raise Corrupt("rotten")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(search, "slot_of_glsn", rotten)
+            with pytest.raises(Unavailable, match="try again"):
+                await replica.trim(Glsn(5))
+        assert replica.failure is None
+        await replica.trim(Glsn(5))
+        assert replica.log.durable_trimmed_glsn == 5
+        await replicas.close()
+
+    run(story())
+
+
+def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_module, "NO_SPACE_PAUSE_S", 0.01)
+
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        disk.unreadable[".data"] = Unavailable("too many open files")
+        replica.log._files.close()
+        sealing = asyncio.ensure_future(replica.seal())
+        while replica.trouble != "too many open files":
+            await asyncio.sleep(0)
+        disk.unreadable.clear()
+        await sealing
+        assert (replica.failure, replica.trouble, replica.log.sealed) == (None, "", True)
+        await replicas.close()
+
+    run(story())
+
+
+def test_a_dead_volume_does_not_keep_new_replicas_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dead() -> tuple[int, int]:
+        raise DiskFailed("input/output error")
+
+    async def story() -> None:
+        first, second = CrashDisk(), CrashDisk()
+        replicas = await on(first, second)
+        monkeypatch.setattr(first, "space", dead)
+        await replicas.create(spec(1))
+        assert "replicas/7.1.1/spec" in second.paths()
+        await replicas.close()
+
+    run(story())
+
+
+def test_a_volume_beside_its_own_copy_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        first, second = tmp_path / "first", tmp_path / "second"
+        config = NodeConfig(repositories=("127.0.0.1:1",))
+        node = StorageNode(real_world(), [RealDisk(first)], config)
+        await node.start()
+        await node.close()
+        shutil.copytree(first, second)
+        node = StorageNode(real_world(), [RealDisk(first), RealDisk(second)], config)
+        with pytest.raises(WrongCluster, match="a copy of it"):
+            await node.start()
+        await node.close()
+
+    run(story())
+
+
+def test_what_is_left_of_a_replica_on_one_volume_keeps_it_from_the_others() -> None:
+    async def story() -> None:
+        small, large = CrashDisk(1 << 30), CrashDisk()
+        replicas = await on(small, large)
+        await small.make_folder("replicas/7.1.1")
+        await replicas.create(spec(1))
+        assert "replicas/7.1.1/spec" in small.paths()
+        assert "replicas/7.1.1/spec" not in large.paths()
+        await replicas.close()
+
+    run(story())
