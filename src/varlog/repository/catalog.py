@@ -203,9 +203,13 @@ class Catalog:
                 self.nodes[number] = node
             return node
 
-    async def remove_node(self, number: NodeId) -> list[pb.LogInfo]:
-        """A node is none any more, and no member of a stream that has ended; the logs that changed with that."""
+    async def remove_node(self, number: NodeId, refuse: Callable[[], None]) -> list[pb.LogInfo]:
+        """A node is none any more, and no member of a stream that has ended; the logs that changed with that.
+
+        `refuse` raises if it has to stay: asked when nothing else can change before the node is gone.
+        """
         async with self._changing:
+            refuse()
             incarnation = self.node(number).incarnation
             logs = [left for log in self.logs.values() if (left := _without(log, number)) is not None]
             gone = {log: [each for each in nodes if each != number] for log, nodes in self.gone.items()}
@@ -341,13 +345,15 @@ def members_of(log: pb.LogInfo) -> list[NodeId]:
 
 
 def _without(log: pb.LogInfo, node: NodeId) -> pb.LogInfo | None:
-    """A log's record with a node taken out of the streams that have ended; None if it is in none of them."""
+    """A log's record with a node, and copies to it, taken out of the streams that have ended; None if none has it."""
     copy = pb.LogInfo()
     copy.CopyFrom(log)
     for segment in copy.chain:
         for stream in segment.streams:
             if stream.state == pb.STREAM_FINALIZED and node in stream.members:
                 stream.members.remove(node)
+            if stream.copy.node == node:
+                stream.ClearField("copy")
     if copy == log:
         return None
     copy.version += 1
