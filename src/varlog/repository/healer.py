@@ -54,6 +54,7 @@ class Healer:
         self._changing = changing
         self._lost_s = lost_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._looked = asyncio.Event()
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
@@ -64,12 +65,19 @@ class Healer:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
         return self._troubles.get(log, "")
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def watch(self) -> None:
+        """Until cancelled, beside `run`: a log whose healing hangs keeps nobody from seeing who is lost."""
         while True:
             await self._clock.sleep(self._absences.next_look(self._lost_s))
             if self._absences.look():
                 self._not_before.clear()  # what could not be healed without those who are back may be now
+            self._looked.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._looked.wait()
+            self._looked.clear()
             await self._look_at_all()
 
     async def _look_at_all(self) -> None:
@@ -147,7 +155,9 @@ class Healer:
     def _is_thin(self, log: pb.LogInfo) -> bool:
         """The last segment has fewer members than are wanted, and there are nodes for more by now."""
         last = log.chain[-1]
-        return last.ordering != "cut" and last.replicas < self._members(log, urgent=False)
+        if last.ordering == "cut" or last.replicas >= log.replicas:
+            return False  # how many there could be takes a look at every log
+        return last.replicas < self._members(log, urgent=False)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))
