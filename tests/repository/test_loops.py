@@ -13,6 +13,7 @@ from varlog.base.ids import LogId, NodeId, StreamId
 from varlog.ports import Clock
 from varlog.repository import healer as healing
 from varlog.repository.catalog import Catalog
+from varlog.repository.elections import Elections
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
@@ -115,5 +116,25 @@ def test_a_log_whose_healing_hangs_keeps_nobody_from_seeing_who_is_lost() -> Non
         cluster.here.clear()
         await process.clock.sleep(8)
         assert LogId(2) in cluster.replaced
+
+    play(story)
+
+
+def test_elections_forget_a_journal_that_is_removed() -> None:
+    async def story(process: Process) -> None:
+        journal = log(1, "leader", journal=True)
+        cluster = Cluster(journal)
+        elections = Elections(
+            process.clock, cluster.catalog(), cluster.links(), cast(Reconfigurer, None), asyncio.Lock()
+        )
+        elections._leases[LogId(1)] = (7, process.clock.now() + 60)
+        elections._not_before[LogId(1)] = process.clock.now() + 0.1
+        elections._troubles[LogId(1)] = "nobody new can lead it"
+        process.spawn(elections.run(), "elections")
+        del cluster.logs[LogId(1)]
+        await process.clock.sleep(3)
+        assert elections._next() > process.clock.now(), "there is nothing to be awake for"
+        assert not elections.trouble(LogId(1))
+        assert not elections._leases
 
     play(story)
