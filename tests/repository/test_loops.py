@@ -101,10 +101,10 @@ def test_a_log_that_has_all_its_members_costs_no_look_at_every_other(monkeypatch
 def test_a_log_whose_healing_hangs_keeps_nobody_from_seeing_who_is_lost() -> None:
     async def story(process: Process) -> None:
         cluster = Cluster(log(1), log(2))
-        cluster.stopped[LogId(1)] = "it has lost entries"
+        cluster.stopped[LogId(2)] = "it has lost entries"
 
         async def replace(number: LogId, *_: Any) -> None:
-            if number == LogId(1):
+            if number == LogId(2):
                 await process.clock.sleep(3)
                 raise Unavailable("a node does not answer")
             cluster.replaced.append(number)
@@ -115,7 +115,7 @@ def test_a_log_whose_healing_hangs_keeps_nobody_from_seeing_who_is_lost() -> Non
         await process.clock.sleep(1)
         cluster.here.clear()
         await process.clock.sleep(8)
-        assert LogId(2) in cluster.replaced
+        assert LogId(1) in cluster.replaced
 
     play(story)
 
