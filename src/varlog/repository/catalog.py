@@ -5,7 +5,8 @@ time. What is served to clients is a copy with the present addresses filled in.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -33,7 +34,7 @@ class Catalog:
         self._store = store
         self._random = random
         self._changing = asyncio.Lock()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self.cluster_id = ""
         self.directory_version = 0
         self.nodes: dict[NodeId, pb.NodeInfo] = {}
@@ -129,11 +130,15 @@ class Catalog:
                     counts[NodeId(stream.members[0])] += 1
         return counts
 
-    def changed(self) -> "asyncio.Future[None]":
-        """Done at the next change of anything."""
+    @contextmanager
+    def changed(self) -> Iterator["asyncio.Future[None]"]:
+        """Done at the next change of anything; forgotten when nobody waits for it any more."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        return future
+        self._waiting[future] = None
+        try:
+            yield future
+        finally:
+            self._waiting.pop(future, None)
 
     # ------------------------------------------------------------ nodes
 
@@ -316,7 +321,7 @@ class Catalog:
         self._names[log.name] = LogId(log.id)
 
     def _tell(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)

@@ -199,14 +199,14 @@ class Service:
         """Parts: the log as it is, and again whenever it or a member's address changes; ends when it is removed."""
         last: pb.LogInfo | None = None
         while True:
-            changed = self._catalog.changed()
-            served = self._catalog.served(self._catalog.log_named(request.message.name))
-            if last is not None and served.id != last.id:
-                raise Unavailable("the log was removed and made anew")
-            if served != last:
-                await request.part(served)
-                last = served
-            await changed
+            with self._catalog.changed() as changed:
+                served = self._catalog.served(self._catalog.log_named(request.message.name))
+                if last is not None and served.id != last.id:
+                    raise Unavailable("the log was removed and made anew")
+                if served != last:
+                    await request.part(served)
+                    last = served
+                await changed
 
     def list_logs(self, request: Request) -> None:
         logs = [self._catalog.served(log) for log in self._catalog.logs.values()]
