@@ -1,6 +1,7 @@
 """Reports of replicas that lack nothing are counted and left; whatever is unusual about one is put right."""
 
 import asyncio
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -144,5 +145,20 @@ def test_a_commit_that_a_usual_replica_missed_is_sent_again() -> None:
         assert stage.nodes[2].asked == [Method.ADVANCE]
         await stage.report(1, 2, committed=2)
         assert stage.nodes[1].asked == []
+
+    asyncio.run(main())
+
+
+def test_a_report_that_a_forwarded_one_has_overtaken_is_a_sign_of_life() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.links.forwarded(pb.GetReportResponse(storage_node_id=1, boot=1, sequence=9))
+        for link in stage.links._links.values():
+            link.last_report = -inf
+        for boot in (0, 1):
+            assert stage.links.connected() == []
+            overtaken = pb.GetReportResponse(storage_node_id=1, boot=boot, sequence=8)
+            stage.links.report(cast(Peer, stage.nodes[1]), overtaken)
+        assert stage.links.connected() == [1]
 
     asyncio.run(main())

@@ -202,9 +202,12 @@ class NodeLinks:
     def report(self, peer: Peer, report: pb.GetReportResponse) -> None:
         """Take a pushed report: count it for the order, then compare it with what should be."""
         link = self.node_at(peer)
-        if link is None or not link.gate.admits(report.boot, report.sequence):
+        if link is None:
             return
-        link.last_report = self._clock.now()
+        if report.boot == link.boot:
+            link.last_report = self._clock.now()  # a sign of life, though a later one may have come by another way
+        if not link.gate.admits(report.boot, report.sequence):
+            return
         if report.directory_version < self._catalog.directory_version:
             link.peer.notify(Method.DIRECTORY, self._catalog.directory())
         if report.complete:
