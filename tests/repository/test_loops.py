@@ -18,6 +18,7 @@ from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
 from varlog.repository.reconfigure import Reconfigurer
+from varlog.repository.roller import Roller
 from varlog.sim.host import Process
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -136,5 +137,24 @@ def test_elections_forget_a_journal_that_is_removed() -> None:
         assert elections._next() > process.clock.now(), "there is nothing to be awake for"
         assert not elections.trouble(LogId(1))
         assert not elections._leases
+
+    play(story)
+
+
+def test_healer_and_roller_forget_logs_that_are_removed() -> None:
+    async def story(process: Process) -> None:
+        cluster = Cluster(log(1))
+        healer = cluster.healer(process.clock, nothing)
+        roller = Roller(process.clock, cluster.catalog(), cluster.links(), cast(Reconfigurer, None), asyncio.Lock())
+        healer._put_off(LogId(1), True, "no nodes")
+        roller._troubles[LogId(1)], roller._not_before[LogId(1)] = "no nodes", process.clock.now() + 60
+        for work in (healer.watch(), healer.run(), roller.run()):
+            process.spawn(work, "loop")
+        await process.clock.sleep(0.05)
+        assert healer.trouble(LogId(1))
+        assert roller.trouble(LogId(1))
+        del cluster.logs[LogId(1)]
+        await process.clock.sleep(1)
+        assert (healer._troubles, healer._not_before, roller._troubles, roller._not_before) == ({}, {}, {}, {})
 
     play(story)

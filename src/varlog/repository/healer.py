@@ -82,6 +82,7 @@ class Healer:
 
     async def _look_at_all(self) -> None:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
+        self._forget_removed()
         calm = True
         for number in list(self._catalog.logs):
             if self._hurt(number):
@@ -92,6 +93,11 @@ class Healer:
         for number in list(self._catalog.logs) if calm else ():
             if self._leaving(number) and await self._look_at(number, urgent=False):
                 return
+
+    def _forget_removed(self) -> None:
+        logs = self._catalog.logs
+        self._troubles = {log: why for log, why in self._troubles.items() if log in logs}
+        self._not_before = {key: until for key, until in self._not_before.items() if key[0] in logs}
 
     def _is_lost(self, node: NodeId) -> bool:
         if node not in self._catalog.nodes:

@@ -217,6 +217,8 @@ class NodeLinks:
             link.scrub = report.scrub
             link.listed = dict.fromkeys(map(_replica_of, report.uncommit_reports))
             link.rows = {name: row for name, row in link.rows.items() if name in link.listed}
+            link.sent_at = {name: at for name, at in link.sent_at.items() if name in link.listed}
+            link.history_at = {name: at for name, at in link.history_at.items() if name in link.listed}
         self._take(link.node, link, report)
 
     def forwarded(self, report: pb.GetReportResponse) -> None:
