@@ -1,10 +1,11 @@
 """Reports of replicas that lack nothing are counted and left; whatever is unusual about one is put right."""
 
 import asyncio
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
-from varlog.base.ids import LogId, NodeId, ReplicaId
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.ordering.cut import Cut
 from varlog.ports import MetadataStore
 from varlog.repository.catalog import Catalog
@@ -144,5 +145,37 @@ def test_a_commit_that_a_usual_replica_missed_is_sent_again() -> None:
         assert stage.nodes[2].asked == [Method.ADVANCE]
         await stage.report(1, 2, committed=2)
         assert stage.nodes[1].asked == []
+
+    asyncio.run(main())
+
+
+def test_a_report_that_a_forwarded_one_has_overtaken_is_a_sign_of_life() -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.links.forwarded(pb.GetReportResponse(storage_node_id=1, boot=1, sequence=9))
+        for link in stage.links._links.values():
+            link.last_report = -inf
+        for boot in (0, 1):
+            assert stage.links.connected() == []
+            overtaken = pb.GetReportResponse(storage_node_id=1, boot=boot, sequence=8)
+            stage.links.report(cast(Peer, stage.nodes[1]), overtaken)
+        assert stage.links.connected() == [1]
+
+    asyncio.run(main())
+
+
+def test_when_something_was_sent_is_forgotten_of_replicas_that_a_node_has_no_more() -> None:
+    async def main() -> None:
+        stage = Stage()
+        link = stage.links._links[NodeId(1)]
+        gone, there = (ReplicaId(LogId(1), Epoch(1), StreamId(stream)) for stream in (7, 1))
+        for sent in (link.sent_at, link.history_at):
+            sent.update({gone: 1.0, there: 1.0})
+        await stage.report(1, 1)
+        assert list(link.sent_at) == [gone, there], "that one did not name all it has"
+        row = pb.LogStreamUncommitReport(log_id=1, segment=1, log_stream_id=1, uncommitted_llsn_offset=1)
+        report = pb.GetReportResponse(storage_node_id=1, boot=1, sequence=9, complete=True, uncommit_reports=[row])
+        stage.links.report(cast(Peer, stage.nodes[1]), report)
+        assert (list(link.sent_at), list(link.history_at)) == ([there], [there])
 
     asyncio.run(main())

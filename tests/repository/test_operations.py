@@ -292,6 +292,68 @@ def test_a_node_with_the_only_copy_stays(tmp_path: Path) -> None:
     run(story())
 
 
+@asynccontextmanager
+async def copied_slowly(folder: Path) -> AsyncIterator[tuple[Servers, varlog.Cluster, pb.StreamInfo]]:
+    """The only copy of an ended stream is on node 1, which drains; it is copied to node 2, which takes long."""
+    async with connected(folder, 1) as (made, cluster):
+        log = await cluster.create_log("a", replicas=1)
+        for _ in range(100):
+            await log.append(bytes(5000))
+        await log.seal()
+        await made.start_node(2, copy_bytes_per_s=1 << 16)
+        await cluster.drain_node(1)
+        assert made.repository is not None
+        catalog = made.repository.catalog
+        while not (stream := catalog.log_named("a").chain[0].streams[0]).HasField("copy"):
+            await asyncio.sleep(0.02)
+        yield made, cluster, stream
+
+
+def test_a_node_stays_while_it_is_given_a_copy(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with copied_slowly(tmp_path) as (_, cluster, stream):
+            assert (list(stream.members), stream.copy.node) == ([1], 2)
+            for force in (False, True):
+                with pytest.raises(
+                    Conflict, match=r"a copy is being made on it of 1 ended stream \(a/1\): `varlog node"
+                ):
+                    await cluster.remove_node(2, force=force)
+
+    run(story())
+
+
+def test_a_copy_on_a_node_that_is_lost_and_removed_never_becomes_a_member(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with copied_slowly(tmp_path) as (made, cluster, _):
+            await made.stop_node(2)
+            while (await cluster.nodes())[1].connected:
+                await asyncio.sleep(0.02)
+            await cluster.remove_node(2, force=True)
+            assert made.repository is not None
+            left = made.repository.catalog.log_named("a").chain[0].streams[0]
+            assert (list(left.members), left.HasField("copy")) == ([1], False)
+
+    run(story())
+
+
+def test_whether_a_node_may_go_is_asked_when_nothing_can_change_any_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with connected(tmp_path, 2) as (made, cluster):
+            await (await cluster.create_log("a", replicas=1)).seal()
+            assert made.repository is not None
+            catalog = made.repository.catalog
+            stream = catalog.log_named("a").chain[0].streams[0]
+            spare = 3 - stream.members[0]
+            async with catalog._changing:
+                removal = asyncio.ensure_future(cluster.remove_node(spare))
+                await asyncio.sleep(0.1)
+                stream.members[0] = spare  # as it is once a copy has been swapped in
+            with pytest.raises(Conflict, match="it holds copies of 1 ended stream"):
+                await removal
+
+    run(story())
+
+
 # ---------------------------------------------------------------- placement
 
 

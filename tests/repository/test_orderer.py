@@ -13,6 +13,7 @@ from varlog.core.ordering.cut import Cut
 from varlog.ports import MetadataStore, Transaction
 from varlog.ports.metadata import Versioned
 from varlog.repository import keys
+from varlog.repository import orderer as ordering
 from varlog.repository.orderer import Orderer
 from varlog.runtime.clock import RealClock
 from varlog.wire.proto import varlog_pb2 as pb
@@ -186,5 +187,57 @@ def test_a_new_leader_leaves_out_a_cut_without_the_one_before() -> None:
         assert later.announced == [4]
         for worker in later.workers:
             worker.cancel()
+
+    play(story, 4)
+
+
+@pytest.mark.parametrize("window", [1, 4])
+def test_what_is_due_at_once_travels_in_transactions_that_a_store_takes(
+    window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordering, "DROP_IDLE_S", 0.05)
+    logs = range(1, 2501)
+
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        for number in logs:
+            log = pb.LogInfo()
+            log.CopyFrom(LOG)
+            log.id = number
+            ordered.orderer.add(log)
+        for tail, bound in ((1, 0), (2, 1)):
+            for number in logs:
+                ordered.orderer.report(LogId(number), NodeId(1), StreamId(1), Slot(tail), Slot(bound))
+            first = len(store.asked)
+            for index in range(first, first + 3):
+                while len(store.asked) <= index:
+                    await asyncio.sleep(0.01)
+                store.apply(index)
+            while len(ordered.announced) < tail * len(logs):
+                await asyncio.sleep(0.01)
+            assert [len(asked.put) for asked, _ in store.asked[first:]] == [1000, 1000, 500]
+        dropping = asyncio.ensure_future(ordered.orderer.drop_idle())
+        for deleted in (1000, 1000, 500):
+            index = len(store.asked)
+            while len(store.asked) <= index:
+                await asyncio.sleep(0.01)
+            assert len(store.asked[index][0].delete) == deleted
+            store.apply(index)
+        dropping.cancel()
+
+    play(story, window)
+
+
+def test_large_cuts_do_not_travel_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordering, "TRANSACTION_BYTES", 1)
+
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        other = pb.LogInfo()
+        other.CopyFrom(LOG)
+        other.id = 2
+        ordered.orderer.add(other)
+        for log in (1, 2):
+            ordered.orderer.report(LogId(log), NodeId(1), StreamId(1), Slot(1), Slot(0))
+        await asyncio.sleep(SOON_S)
+        assert [len(asked.put) for asked, _ in store.asked] == [1, 1]
 
     play(story, 4)

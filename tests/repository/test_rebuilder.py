@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.node.test_takeback import payloads
@@ -10,8 +12,15 @@ from tests.repository.test_healer import healed, log_info
 from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, servers
 
 import varlog
-from varlog.base.errors import NotFound
+from varlog.base.errors import NotFound, ReplicaFailed
+from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import DiskFailed
+from varlog.repository.catalog import Catalog
+from varlog.repository.links import NodeLinks
+from varlog.repository.orderer import Orderer
+from varlog.repository.rebuilder import Rebuilder
+from varlog.runtime.clock import RealClock
+from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -253,5 +262,33 @@ def test_a_log_that_is_removed_while_it_is_copied_leaves_nothing(tmp_path: Path)
                 await asyncio.sleep(0.02)
             with pytest.raises(NotFound):
                 await log_info(cluster)
+
+    run(story())
+
+
+@pytest.mark.parametrize("target", [2, 1])
+def test_a_copy_that_has_rotted_before_it_is_swapped_in_is_given_up(target: int) -> None:
+    async def story() -> None:
+        stream = pb.StreamInfo(id=1, members=[1], copy=pb.StreamCopy(node=target, replaces=1, number=2))
+        rotten = pb.LogStreamUncommitReport(damage=[pb.Damage()])
+        changed: list[LogId] = []
+
+        async def change_log(log: LogId, _: object) -> None:
+            changed.append(log)
+
+        catalog = SimpleNamespace(log=lambda _: pb.LogInfo(), nodes={}, change_log=change_log)
+        links = SimpleNamespace(row=lambda *_: rotten, connected=list, mend_all=lambda _: None)
+        orderer = SimpleNamespace(replace=lambda *_: None)
+        parts = (cast(Catalog, catalog), cast(Orderer, orderer), cast(NodeLinks, links))
+        rebuilder = Rebuilder(RealClock(), Scope(), *parts, 1.0)
+        name = ReplicaId(LogId(1), Epoch(1), StreamId(1))
+        swap = rebuilder._swap_in(name, stream, pb.ReplicaStatus(state=pb.REPLICA_FINISHED))
+        if target == 1:
+            await swap
+            assert changed == [1], "in place: it is what was there before that has rotted"
+        else:
+            with pytest.raises(ReplicaFailed, match="damaged since"):
+                await swap
+            assert changed == []
 
     run(story())

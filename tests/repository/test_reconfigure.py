@@ -265,3 +265,23 @@ class Refusing:
         if self.commits == self._at:
             raise Overloaded("too much at once", 100)
         return await self._store.commit(transaction)
+
+
+def test_streams_that_could_not_be_opened_are_when_it_is_asked_again_and_fewer_need_no_node(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, lost_ms=60_000) as made,
+            varlog.connect(f"varlog://{made.repository_address}") as cluster,
+        ):
+            log = await cluster.create_log("orders", replicas=3, streams=2)
+            await made.stop_node(3)
+            with pytest.raises(Unavailable, match="2 are connected"):
+                await log.reconfigure(streams=4)
+            await made.start_node(3)
+            changed = await log.reconfigure(streams=4)
+            assert sum(stream.writable for stream in changed.chain[-1].streams) == 4
+            await made.stop_node(3)
+            changed = await log.reconfigure(streams=1)
+            assert sum(stream.writable for stream in changed.chain[-1].streams) == 1
+
+    run(story())

@@ -10,10 +10,11 @@ from tests.repository.test_reconfigure import Load, check_chain
 from tests.servers import TIMEOUT_S, Servers, batch, run, servers
 
 import varlog
-from varlog.base.errors import InvalidArgument, Junk, Unavailable
+from varlog.base.errors import InvalidArgument, Junk, NotWritten, Unavailable
 from varlog.base.ids import Glsn
 from varlog.base.limits import BATCH_ENTRIES
 from varlog.core.ordering.sequencer import DEFAULT_UNIT, Stripes
+from varlog.repository import service
 from varlog.repository.sealing import stripes_of
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -227,5 +228,38 @@ def test_a_running_log_is_switched_in_all_six_directions() -> None:
             await load.some(30)
             await load.stop(junk=True)
             check_chain(await log.info(), 7)
+
+    run(story())
+
+
+async def grant(cluster: Servers, log: pb.LogInfo, count: int) -> None:
+    """Positions that nobody writes unless told to."""
+    stream = log.chain[0].streams[0]
+    request = pb.GrantRequest(log=log.id, segment=1, stream=stream.id, count=count, base=1)
+    peer = await cluster.to_node(stream.members[0])
+    while True:
+        try:
+            await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+        except Unavailable:
+            await asyncio.sleep(0.02)  # it is yet to be told that it may
+        else:
+            return
+
+
+def test_what_is_granted_and_not_written_is_not_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            for _ in range(3):
+                await grant(cluster, log, 1)
+            peer = await cluster.to_repository()
+            await write(cluster, log, 1)
+            await write(cluster, log, 2)
+            await peer.call(Method.TRIM_LOG, pb.TrimLogRequest(log=log.id, upto=2), timeout=TIMEOUT_S)
+            monkeypatch.setattr(service, "LED_TAIL_S", 0.1)
+            with pytest.raises(NotWritten) as refused:
+                await peer.call(Method.TRIM_LOG, pb.TrimLogRequest(log=log.id, upto=3), timeout=TIMEOUT_S)
+            assert refused.value.value == 2
+            assert (await record(cluster)).trimmed == 2
 
     run(story())

@@ -240,3 +240,21 @@ def test_watching_a_log_shows_its_changes_until_it_is_removed(tmp_path: Path) ->
                 await anext(parts)
 
     run(story())
+
+
+def test_a_watcher_that_leaves_is_forgotten(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            await cluster.create_log("orders")
+            assert cluster.repository is not None
+            waiting = cluster.repository.catalog._waiting
+            peer = await cluster.to_repository()
+            parts = aiter(peer.stream(Method.WATCH_LOG, pb.GetLogRequest(name="orders"), timeout=TIMEOUT_S))
+            await anext(parts)
+            assert len(waiting) == 1
+            peer.close()
+            async with asyncio.timeout(TIMEOUT_S):
+                while waiting:
+                    await asyncio.sleep(0.01)
+
+    run(story())

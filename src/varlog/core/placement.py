@@ -47,6 +47,8 @@ def is_full(free_bytes: int, total_bytes: int) -> bool:
 
 def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]) -> list[tuple[NodeId, ...]]:
     """Members of each new stream, the primary first."""
+    if not streams:
+        return []
     fit = {number: node for number, node in nodes.items() if not node.unfit}
     if len(fit) < replicas:
         raise Unavailable(_too_few(replicas, nodes))

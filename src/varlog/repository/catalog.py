@@ -5,7 +5,8 @@ time. What is served to clients is a copy with the present addresses filled in.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -33,7 +34,7 @@ class Catalog:
         self._store = store
         self._random = random
         self._changing = asyncio.Lock()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self.cluster_id = ""
         self.directory_version = 0
         self.nodes: dict[NodeId, pb.NodeInfo] = {}
@@ -129,11 +130,15 @@ class Catalog:
                     counts[NodeId(stream.members[0])] += 1
         return counts
 
-    def changed(self) -> "asyncio.Future[None]":
-        """Done at the next change of anything."""
+    @contextmanager
+    def changed(self) -> Iterator["asyncio.Future[None]"]:
+        """Done at the next change of anything; forgotten when nobody waits for it any more."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        return future
+        self._waiting[future] = None
+        try:
+            yield future
+        finally:
+            self._waiting.pop(future, None)
 
     # ------------------------------------------------------------ nodes
 
@@ -203,9 +208,13 @@ class Catalog:
                 self.nodes[number] = node
             return node
 
-    async def remove_node(self, number: NodeId) -> list[pb.LogInfo]:
-        """A node is none any more, and no member of a stream that has ended; the logs that changed with that."""
+    async def remove_node(self, number: NodeId, refuse: Callable[[], None]) -> list[pb.LogInfo]:
+        """A node is none any more, and no member of a stream that has ended; the logs that changed with that.
+
+        `refuse` raises if it has to stay: asked when nothing else can change before the node is gone.
+        """
         async with self._changing:
+            refuse()
             incarnation = self.node(number).incarnation
             logs = [left for log in self.logs.values() if (left := _without(log, number)) is not None]
             gone = {log: [each for each in nodes if each != number] for log, nodes in self.gone.items()}
@@ -312,7 +321,7 @@ class Catalog:
         self._names[log.name] = LogId(log.id)
 
     def _tell(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -341,13 +350,15 @@ def members_of(log: pb.LogInfo) -> list[NodeId]:
 
 
 def _without(log: pb.LogInfo, node: NodeId) -> pb.LogInfo | None:
-    """A log's record with a node taken out of the streams that have ended; None if it is in none of them."""
+    """A log's record with a node, and copies to it, taken out of the streams that have ended; None if none has it."""
     copy = pb.LogInfo()
     copy.CopyFrom(log)
     for segment in copy.chain:
         for stream in segment.streams:
             if stream.state == pb.STREAM_FINALIZED and node in stream.members:
                 stream.members.remove(node)
+            if stream.copy.node == node:
+                stream.ClearField("copy")
     if copy == log:
         return None
     copy.version += 1

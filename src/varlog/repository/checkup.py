@@ -44,6 +44,17 @@ def held_by(catalog: Catalog, node: NodeId) -> Iterator[Held]:
                     yield Held(log, segment, stream)
 
 
+def _copied_to(catalog: Catalog, node: NodeId) -> list[pb.StreamCheck]:
+    """Ended streams of which a node is being given a copy, without being a member yet."""
+    return [
+        pb.StreamCheck(log=log.name, stream=stream.id)
+        for log in catalog.logs.values()
+        for segment in log.chain
+        for stream in segment.streams
+        if stream.copy.node == node and node not in stream.members
+    ]
+
+
 def count_streams(catalog: Catalog) -> dict[NodeId, tuple[int, int]]:
     """Of how many open and of how many ended streams each node is a member; those of none are left out."""
     counts: dict[NodeId, tuple[int, int]] = {}
@@ -120,6 +131,7 @@ class Checkup:
         open_ = [stream for stream in check.streams if stream.open]
         ended = [stream for stream in check.streams if not stream.open]
         alone = [stream for stream in ended if not stream.copies_left]
+        copied = _copied_to(self._catalog, NodeId(number))
         why = ""
         if open_:
             why = f"it is a member of {_named(open_, 'open stream')}: `varlog node drain {number}` moves them"
@@ -130,6 +142,11 @@ class Checkup:
             )
         elif ended and connected:
             why = "it is connected: --force is for a node that is lost for good; stop it first"
+        elif copied and not (force and not connected):
+            why = (
+                f"a copy is being made on it of {_named(copied, 'ended stream')}: "
+                f"`varlog node drain {number}` moves it on once it is made"
+            )
         elif alone:
             why = f"nobody else who is connected has a whole copy of {_named(alone, 'ended stream')}"
         if why:

@@ -155,6 +155,7 @@ class Elections:
             await self._wake.wait()
             timer.cancel()
             self._wake.clear()  # what is told from here on is looked at in the next round
+            self._forget_removed()
             for number in list(self._catalog.logs):
                 if self._is_due(number):
                     await self._elect(number)
@@ -183,6 +184,12 @@ class Elections:
         if not log.chain[-1].leader.id:
             return self._first(number) is not None
         return self._over_at(log) <= self._clock.now()
+
+    def _forget_removed(self) -> None:
+        known = dict.fromkeys((*self._leases, *self._not_before, *self._troubles, *self._candidates))
+        for number in known:
+            if number not in self._catalog.logs:
+                self._forget(number)
 
     def _forget(self, number: LogId) -> None:
         self._leases.pop(number, None)

@@ -54,6 +54,7 @@ class Healer:
         self._changing = changing
         self._lost_s = lost_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._looked = asyncio.Event()
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
@@ -64,16 +65,24 @@ class Healer:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
         return self._troubles.get(log, "")
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def watch(self) -> None:
+        """Until cancelled, beside `run`: a log whose healing hangs keeps nobody from seeing who is lost."""
         while True:
             await self._clock.sleep(self._absences.next_look(self._lost_s))
             if self._absences.look():
                 self._not_before.clear()  # what could not be healed without those who are back may be now
+            self._looked.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._looked.wait()
+            self._looked.clear()
             await self._look_at_all()
 
     async def _look_at_all(self) -> None:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
+        self._forget_removed()
         calm = True
         for number in list(self._catalog.logs):
             if self._hurt(number):
@@ -84,6 +93,11 @@ class Healer:
         for number in list(self._catalog.logs) if calm else ():
             if self._leaving(number) and await self._look_at(number, urgent=False):
                 return
+
+    def _forget_removed(self) -> None:
+        logs = self._catalog.logs
+        self._troubles = {log: why for log, why in self._troubles.items() if log in logs}
+        self._not_before = {key: until for key, until in self._not_before.items() if key[0] in logs}
 
     def _is_lost(self, node: NodeId) -> bool:
         if node not in self._catalog.nodes:
@@ -147,7 +161,9 @@ class Healer:
     def _is_thin(self, log: pb.LogInfo) -> bool:
         """The last segment has fewer members than are wanted, and there are nodes for more by now."""
         last = log.chain[-1]
-        return last.ordering != "cut" and last.replicas < self._members(log, urgent=False)
+        if last.ordering == "cut" or last.replicas >= log.replicas:
+            return False  # how many there could be takes a look at every log
+        return last.replicas < self._members(log, urgent=False)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

@@ -202,9 +202,12 @@ class NodeLinks:
     def report(self, peer: Peer, report: pb.GetReportResponse) -> None:
         """Take a pushed report: count it for the order, then compare it with what should be."""
         link = self.node_at(peer)
-        if link is None or not link.gate.admits(report.boot, report.sequence):
+        if link is None:
             return
-        link.last_report = self._clock.now()
+        if report.boot == link.boot:
+            link.last_report = self._clock.now()  # a sign of life, though a later one may have come by another way
+        if not link.gate.admits(report.boot, report.sequence):
+            return
         if report.directory_version < self._catalog.directory_version:
             link.peer.notify(Method.DIRECTORY, self._catalog.directory())
         if report.complete:
@@ -214,6 +217,8 @@ class NodeLinks:
             link.scrub = report.scrub
             link.listed = dict.fromkeys(map(_replica_of, report.uncommit_reports))
             link.rows = {name: row for name, row in link.rows.items() if name in link.listed}
+            link.sent_at = {name: at for name, at in link.sent_at.items() if name in link.listed}
+            link.history_at = {name: at for name, at in link.history_at.items() if name in link.listed}
         self._take(link.node, link, report)
 
     def forwarded(self, report: pb.GetReportResponse) -> None:

@@ -141,7 +141,7 @@ class Logs:
         if message.roll or message.members or _needs_segment(log, wanted):
             members = [NodeId(node) for node in message.members]
             await self._reconfigurer.next_segment(LogId(log.id), wanted, members)
-        elif wanted.streams != log.streams:
+        elif message.streams and not wanted.streams == log.streams == len(open_streams(log)):
             await self._change_streams(log, wanted.streams)
 
     async def _change_record(self, number: LogId, message: pb.ReconfigureLogRequest, pinned: list[str]) -> None:

@@ -86,10 +86,13 @@ class Operations:
         """For good: its id is not given out again, and it is told so when it comes back."""
         message: pb.RemoveNodeRequest = request.message
         number = NodeId(message.node_id)
-        async with self._closing:
+
+        def refuse() -> None:
             node = self._served_now(number)
             self._checkup.refuse_removal(self._checkup.check(node), connected=node.connected, force=message.force)
-            for log in await self._catalog.remove_node(number):
+
+        async with self._closing:
+            for log in await self._catalog.remove_node(number, refuse):
                 self._orderer.drop_member(log, number)
             self._links.forget(number)
         request.reply(pb.Empty())

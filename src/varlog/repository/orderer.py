@@ -6,9 +6,9 @@
 
 While cuts are being persisted, reports gather, and the next cut covers them all: under load the cost of
 a cut is shared by everything that arrived meanwhile, and an idle log costs none. The cuts of all logs that
-are due travel in one transaction. In a store of its own one is under way at a time; in a shared one, which may be
-far away, one leaves every `APART_S` at most while others are under way, up to `WINDOW`: so throughput does not wait for
-the store's latency, and a store that is near gets no more to do than it would one by one.
+are due travel in one transaction, or in as few as a store takes. In a store of its own one is under way at a time; in
+a shared one, which may be far away, one leaves every `APART_S` at most while others are under way, up to `WINDOW`: so
+throughput does not wait for the store's latency, and a store that is near gets no more to do than it would one by one.
 
 A shared store applies what overlaps in any order, so a leader that dies may leave a cut behind without the one
 before it. Nobody was told of such a cut: each is announced only when all before it are persisted. The next leader
@@ -35,8 +35,14 @@ WINDOW = 8
 APART_S = 0.003
 """Between two of them. With an etcd on the same machine, which answers in one to three, each that leaves earlier costs
 more than it brings: at 64 entries on their way, 4 at once made half as many cuts a second as one by one."""
-DROPS_PER_TRANSACTION = 256
-"""Cuts forgotten along with a new one, at most."""
+CUTS_PER_TRANSACTION = 1000
+"""What is due beyond them, or beyond `TRANSACTION_BYTES`, travels in the next one: stores refuse what is too large."""
+TRANSACTION_BYTES = 1 << 20
+"""Of cuts; one that passes this mark is the last."""
+DROPS_PER_LOG = 256
+"""Cuts of one log forgotten along with a new one, at most."""
+DROPS_PER_TRANSACTION = 1000
+"""Cuts forgotten at once; the log that passes this mark is the last."""
 DROPS_AT_LEAST = 64
 """Fewer do not travel with a cut: forgetting costs a new cut's latency, so it is done for many at once."""
 NO_SPACE_PAUSE_S = 0.5
@@ -244,22 +250,25 @@ class Orderer:
             timer.cancel()
 
     def _plan(self) -> Planned | None:
-        due, self._due = self._due, {}
+        """As many of the cuts that are due as one transaction takes; for the others somebody else is called."""
         cuts: list[tuple[LogOrder, Cut]] = []
-        for order in due.values():
-            cut = order.next_cut()
-            if cut is not None:
-                cuts.append((order, cut))
-        if not cuts:
-            return None
-        transaction = Transaction()
+        transaction, size = Transaction(), 0
         may_drop = not self._dropping
-        for order, cut in cuts:
+        while self._due and len(cuts) < CUTS_PER_TRANSACTION and size < TRANSACTION_BYTES:
+            order = self._due.pop(next(iter(self._due)))
+            cut = order.next_cut()
+            if cut is None:
+                continue
+            cuts.append((order, cut))
             order.plan(cut)
             if may_drop:
-                self._drop_bound(order, transaction, DROPS_AT_LEAST)
-            transaction.put[keys.cut(cut.log, cut.high_watermark)] = _encode(cut).SerializeToString()
-        return self._behind_last(cuts, transaction)
+                size += self._drop_bound(order, transaction, DROPS_AT_LEAST)
+            encoded = _encode(cut).SerializeToString()
+            transaction.put[keys.cut(cut.log, cut.high_watermark)] = encoded
+            size += len(encoded)
+        if self._due:
+            self._call()
+        return self._behind_last(cuts, transaction) if cuts else None
 
     def _behind_last(self, cuts: list[tuple[LogOrder, Cut]], transaction: Transaction) -> Planned:
         before, self._last = self._last, asyncio.get_running_loop().create_future()
@@ -296,24 +305,27 @@ class Orderer:
             await self._clock.sleep(DROP_IDLE_S)
             if self._dropping:
                 continue
-            transaction = Transaction()
+            transaction, size = Transaction(), 0
             for order in self._orders.values():
-                self._drop_bound(order, transaction, 1)
+                if size < TRANSACTION_BYTES:
+                    size += self._drop_bound(order, transaction, 1)
             if transaction.delete:
                 await self._persist(self._behind_last([], transaction))
 
-    def _drop_bound(self, order: LogOrder, transaction: Transaction, at_least: int) -> None:
-        """Every member has these on disk; the base says where the log stands without them (M3)."""
-        bound = order.bound_cuts(DROPS_PER_TRANSACTION)
-        if len(bound) < at_least:
-            return
+    def _drop_bound(self, order: LogOrder, transaction: Transaction, at_least: int) -> int:
+        """Every member has these on disk; the base says where the log stands without them (M3). Its bytes."""
+        bound = order.bound_cuts(DROPS_PER_LOG)
+        if len(bound) < at_least or len(transaction.delete) >= DROPS_PER_TRANSACTION:
+            return 0
         self._dropping.append((order, len(bound)))
         transaction.delete.extend(keys.cut(order.log, cut.high_watermark) for cut in bound)
         base = pb.CutBase(
             high_watermark=order.high_watermark,
             committed={stream.id: stream.committed for stream in order.streams},
         )
-        transaction.put[keys.cut_base(order.log)] = base.SerializeToString(deterministic=True)
+        encoded = base.SerializeToString(deterministic=True)
+        transaction.put[keys.cut_base(order.log)] = encoded
+        return len(encoded)
 
     async def _commit(self, transaction: Transaction) -> None:
         """Until there is room for it. Any other error leaves open whether it is there: only who comes next can say."""

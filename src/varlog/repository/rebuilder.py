@@ -19,7 +19,7 @@ from varlog.base.ids import LogId, NodeId, ReplicaId, Slot
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import REFUSED, Catalog
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import describe_replica
 from varlog.repository.orderer import Orderer
 from varlog.repository.survey import LOOK_S, Survey
@@ -205,6 +205,9 @@ class Rebuilder:
     async def _swap_in(self, name: ReplicaId, stream: pb.StreamInfo, status: pb.ReplicaStatus) -> None:
         """It is complete. What was trimmed while it was copied must be trimmed there before anybody reads it (I13)."""
         copy = stream.copy
+        row = self._links.row(NodeId(copy.node), name)
+        if row is not None and is_hurt(row) and not _in_place(copy):  # in place, that is what the copy is to replace
+            raise ReplicaFailed("what was copied has been damaged since")
         trimmed = self._catalog.log(name.log).trimmed
         if status.trimmed_glsn < trimmed:
             replica = pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream)

@@ -48,10 +48,15 @@ class Roller:
         """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._troubles = {log: why for log, why in self._troubles.items() if log in self._catalog.logs}
+            self._forget_removed()
             for number in list(self._catalog.logs):
                 if self._not_before.get(number, 0.0) <= self._clock.now() and self._is_due(number):
                     await self._roll(number)
+
+    def _forget_removed(self) -> None:
+        logs = self._catalog.logs
+        self._troubles = {log: why for log, why in self._troubles.items() if log in logs}
+        self._not_before = {log: until for log, until in self._not_before.items() if log in logs}
 
     async def _roll(self, number: LogId) -> None:
         try:

@@ -199,14 +199,14 @@ class Service:
         """Parts: the log as it is, and again whenever it or a member's address changes; ends when it is removed."""
         last: pb.LogInfo | None = None
         while True:
-            changed = self._catalog.changed()
-            served = self._catalog.served(self._catalog.log_named(request.message.name))
-            if last is not None and served.id != last.id:
-                raise Unavailable("the log was removed and made anew")
-            if served != last:
-                await request.part(served)
-                last = served
-            await changed
+            with self._catalog.changed() as changed:
+                served = self._catalog.served(self._catalog.log_named(request.message.name))
+                if last is not None and served.id != last.id:
+                    raise Unavailable("the log was removed and made anew")
+                if served != last:
+                    await request.part(served)
+                    last = served
+                await changed
 
     def list_logs(self, request: Request) -> None:
         logs = [self._catalog.served(log) for log in self._catalog.logs.values()]
@@ -278,10 +278,24 @@ class Service:
         request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
 
     async def _tail_beyond(self, log: pb.LogInfo, position: int) -> int:
-        """The tail as reported; if a position lies beyond it, as the leader itself has it."""
+        """The tail as reported; if a position lies beyond it, as the leader itself has it.
+
+        Under `sequencer` that is what was granted. A segment may end before it, so only what is written counts.
+        """
         tail = self._positions.tail(log)
-        if position > tail and log.chain[-1].ordering != "cut" and not log.sealed:
-            return await self._led_tail(log)
+        if position <= tail or log.chain[-1].ordering == "cut" or log.sealed:
+            return tail
+        tail = await self._led_tail(log)
+        if log.chain[-1].ordering != "sequencer" or position > tail:
+            return tail
+        return await self._written(LogId(log.id), position)
+
+    async def _written(self, number: LogId, position: int) -> int:
+        """The tail as reported, once it has reached a position that was granted, or should have."""
+        clock = self._world.clock
+        deadline = clock.now() + LED_TAIL_S
+        while (tail := self._positions.tail(self._catalog.log(number))) < position and clock.now() < deadline:
+            await clock.sleep(LED_PAUSE_S)
         return tail
 
     # ------------------------------------------------------------ archive

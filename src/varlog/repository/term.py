@@ -83,6 +83,7 @@ class Term:
         for _ in range(self._orderer.window):
             self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
+        self._scope.spawn(self._healer.watch(), name="absences")
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._scope.spawn(self._roller.run(), name="roller")
