@@ -175,6 +175,38 @@ def test_a_range_is_cut_as_it_was_the_first_time(log: varlog.sync.Log, options: 
     second.stop()
 
 
+def test_the_first_range_begins_where_it_did_the_first_time(log: varlog.sync.Log, options: Options) -> None:
+    """Spark keeps the end of the first micro-batch, and asks for its start again."""
+    fill(log)
+    first = streaming(options, min_partitions=2)
+    end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    old = {name: value for name, value in end.items() if name != "from"}  # as checkpoints were once
+    log.trim(10)
+    strict, tolerant = streaming(options), streaming(options, fail_on_data_loss=False)
+    start = strict.initialOffset()
+    assert start["next"] == 11
+    with pytest.raises(Trimmed, match="positions 1 to 10"):
+        strict.partitions(start, end)
+    with pytest.warns(DataLossWarning, match="positions 1 to 10"):
+        assert ranges(tolerant.partitions(start, end)) == [(11, 16), (16, 31)]
+    assert ranges(strict.partitions(start, old)) == [(11, 21), (21, 31)]
+    log.trim(30)
+    with pytest.raises(Trimmed, match="positions 1 to 30"):
+        strict.partitions(strict.initialOffset(), end)
+    for reader in (first, strict, tolerant):
+        reader.stop()
+
+
+def test_what_comes_while_a_query_begins_at_the_end(log: varlog.sync.Log, options: Options) -> None:
+    fill(log)
+    reader = streaming(options, start="latest")
+    start = reader.initialOffset()
+    log.append(b"more")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert ranges(reader.partitions(reader.initialOffset(), end)) == [(31, 32)]
+    reader.stop()
+
+
 def test_where_a_query_begins(log: varlog.sync.Log, options: Options) -> None:
     fill(log)
     for start, expected in ((None, 1), ("latest", 31), (7, 7), (31, 31)):

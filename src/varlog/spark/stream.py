@@ -1,12 +1,13 @@
 """The log as an endless table: a streaming query reads it from one position to the next.
 
-    offset   {"cluster": ..., "log": 7, "next": 1001, "parts": 2}     everything below `next` was delivered
+    offset   {"cluster": ..., "log": 7, "from": 1, "next": 1001, "parts": 2}     everything below `next` was delivered
 
 The log is totally ordered, so one number says where a query is; with the ids of cluster and log a checkpoint
 cannot be taken for that of another. Spark keeps the offsets, and asks for the same range again after a crash:
-the same range is the same rows. `parts` says into how many tasks the range before it is cut. It lies in the
-checkpoint too because a sink knows what it has by the task it came from: a micro-batch that is repeated must be
-cut as it was the first time, whatever the options say by then.
+the same range is the same rows. `from` says where the range before it begins, `parts` into how many tasks it is cut.
+They lie in the checkpoint too because a sink knows what it has by the task it came from: a micro-batch that is repeated
+must be cut as it was the first time, whatever the options say by then. For the first one Spark keeps no start: it asks
+for it anew each time, and by then `earliest` may be later, and `latest` is.
 """
 
 import time
@@ -92,7 +93,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, begin + limit.max_rows)
         if end <= begin:
             return start
-        return {**self._offset(end), "parts": count_parts(opened.cluster, opened.log, begin, end, self._options)}
+        parts = count_parts(opened.cluster, opened.log, begin, end, self._options)
+        return {**self._offset(end), "from": begin, "parts": parts}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.max_entries_per_trigger
@@ -107,6 +109,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         first, stop = self._checked(start), self._checked(end)
+        if start != end:
+            first = end.get("from", first)
         parts = even_parts(first, stop, end.get("parts", 1))
         if first < stop:
             left = not_trimmed(first, extent(self._open.log), self._options)
