@@ -71,6 +71,24 @@ def test_a_second_run_adds_what_is_missing(log: varlog.sync.Log, after: int) -> 
     assert payloads(log) == NAMES
 
 
+def test_batches_fit_into_the_turn_of_a_stream(client: varlog.sync.Cluster, log: varlog.sync.Log) -> None:
+    striped = client.create_log(f"{log.name}-striped", ordering="sequencer", replicas=2, streams=2, unit=2)
+    with pytest.raises(Interrupted):
+        deliver(striped, "task", broken_off(NAMES, 20), 30)
+    there = len(payloads(striped))
+    assert 0 < there <= 20
+    assert deliver(striped, "task", [made(NAMES)], 30) == 40 - there
+    assert deliver(striped, "task", [made(NAMES)], 30) == 0
+    assert payloads(striped) == NAMES
+
+
+def test_the_log_may_change_its_ordering_between_two_runs(log: varlog.sync.Log) -> None:
+    for ordering, names in (("sequencer", NAMES[:10]), ("cut", NAMES[:20]), ("sequencer", NAMES[:30]), ("cut", NAMES)):
+        log.reconfigure(ordering=ordering, unit=2 if ordering == "sequencer" else None)
+        assert deliver(log, "task", [made(names)], 30) == 10
+        assert payloads(log) == names
+
+
 def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
     with pytest.raises(Interrupted):
         deliver(log, "task", broken_off(NAMES, 20), 30)
