@@ -118,13 +118,28 @@ def test_below_the_trim_point(log: varlog.sync.Log, options: Options) -> None:
 def test_trimmed_between_plan_and_read(log: varlog.sync.Log, options: Options) -> None:
     fill(log)
     log.trim(10)
+    part = Part(log.info().id, 5, 20)
     with pytest.raises(Trimmed):
-        rows(batch(options), [Part(5, 20)])
+        rows(batch(options), [part])
     tolerant = batch(options, fail_on_data_loss=False)
     with pytest.warns(DataLossWarning, match="positions 5 to 10"):
-        assert [row["glsn"] for row in rows(tolerant, [Part(5, 20)])] == list(range(11, 20))
+        assert [row["glsn"] for row in rows(tolerant, [part])] == list(range(11, 20))
     with pytest.warns(DataLossWarning, match="positions 2 to 4"):
-        assert rows(tolerant, [Part(2, 5)]) == []
+        assert rows(tolerant, [replace(part, start=2, stop=5)]) == []
+
+
+def made_anew(client: varlog.sync.Cluster, log: varlog.sync.Log, count: int) -> None:
+    client.remove_log(log.name)
+    fill(client.create_log(log.name, replicas=2, streams=2), count)
+
+
+def test_made_anew_between_plan_and_read(client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options) -> None:
+    fill(log)
+    reader = batch(options)
+    parts = reader.partitions()
+    made_anew(client, log, 30)
+    with pytest.raises(NotFound, match=r"another made under its name .* load the frame anew"):
+        rows(reader, parts)
 
 
 def test_no_such_log_and_no_cluster(options: Options) -> None:
@@ -254,6 +269,29 @@ def test_a_checkpoint_of_another_log(client: varlog.sync.Cluster, log: varlog.sy
     with pytest.raises(InvalidArgument, match="another log"):
         anew.partitions(own, own)
     anew.stop()
+
+
+@pytest.mark.parametrize("count", [20, 30, 40])
+def test_made_anew_under_a_running_query(
+    client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options, count: int
+) -> None:
+    fill(log)
+    reader = streaming(options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = reader.partitions(start, end)
+    made_anew(client, log, count)
+    time.sleep(0.1)
+    with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+        reader.partitions(start, end)
+    with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+        rows(reader, parts)
+    if count == 30:  # as far as it is: there is nothing to be read, of neither
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+    else:
+        with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+            reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
 
 
 def test_a_query_that_fell_behind_the_trim_point(log: varlog.sync.Log, options: Options) -> None:

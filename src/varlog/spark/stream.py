@@ -28,7 +28,7 @@ from varlog.base.errors import InvalidArgument
 from varlog.spark.limits import TAIL_SECONDS
 from varlog.spark.options import Options
 from varlog.spark.reading import Part, count_parts, even_parts, read_part
-from varlog.spark.span import extent, find_start, not_trimmed
+from varlog.spark.span import check_same, extent, find_start, not_trimmed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,7 +44,8 @@ class _Open:
         self.cluster.__enter__()
         try:
             self.log = self.cluster.log(options.log)
-            self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log.info().id}
+            self.log_id = self.log.info().id
+            self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log_id}
         except BaseException:
             self.cluster.close()
             raise
@@ -55,7 +56,10 @@ class _Open:
         """One past the tail; not asked for more often than need be."""
         now = time.monotonic()
         if not self._end or now - self._asked_at > TAIL_SECONDS:
-            self._end, self._asked_at = self.log.tail() + 1, now
+            end = self.log.tail() + 1
+            if end != self._end:  # who has nothing new to read need not know of whom
+                check_same(self.log.name, self.log_id, self.log.info().id)
+            self._end, self._asked_at = end, now
         return self._end
 
 
@@ -108,13 +112,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._open.log.tail() + 1
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        first, stop = self._checked(start), self._checked(end)
+        first, stop, log = self._checked(start), self._checked(end), self._open.log_id
         if start != end:
             first = end.get("from", first)
-        parts = even_parts(first, stop, end.get("parts", 1))
+        parts = even_parts(log, first, stop, end.get("parts", 1))
         if first < stop:
-            left = not_trimmed(first, extent(self._open.log), self._options)
-            parts = [Part(max(part.start, left), max(part.stop, left)) for part in parts]
+            known = extent(self._open.log)
+            check_same(known.name, log, known.log)
+            left = not_trimmed(first, known, self._options)
+            parts = [Part(log, max(part.start, left), max(part.stop, left)) for part in parts]
         return list(parts)
 
     def commit(self, end: Offset) -> None:
