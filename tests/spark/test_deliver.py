@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.cluster import RealCluster, real_cluster
 
 import varlog
-from varlog.base.errors import Conflict, Sealed, TooLarge
+from varlog.base.errors import Conflict, Sealed, TooLarge, Trimmed
 from varlog.spark import deliver as room
 from varlog.spark import rows as cutting
 from varlog.spark.deliver import deliver
@@ -110,6 +110,16 @@ def test_other_rows_than_the_first_time_are_refused(log: varlog.sync.Log) -> Non
     deliver(log, "task", [made(NAMES)], 30)
     with pytest.raises(Conflict, match="40 entries that are not among its rows"):
         deliver(log, "task", [made(["other"])], 30)
+
+
+@pytest.mark.parametrize("upto", [1, 20, 40])
+def test_what_was_trimmed_since_cannot_be_told_from_what_is_missing(log: varlog.sync.Log, upto: int) -> None:
+    deliver(log, "task", [made(NAMES)], 30)
+    log.trim(upto)
+    with pytest.raises(Trimmed, match="under another identity") as gone:
+        deliver(log, "task", [made(NAMES)], 30)
+    assert gone.value.first == upto + 1
+    assert deliver(log, "another", [made(["more"])], 30) == 1
 
 
 def test_tasks_do_not_know_each_other(log: varlog.sync.Log) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from varlog import sync
-from varlog.base.errors import Conflict, InvalidArgument, TooLarge, VarlogError
+from varlog.base.errors import Conflict, InvalidArgument, OutcomeUnknown, TooLarge, Trimmed, VarlogError
 from varlog.spark.limits import (
     WRITE_PATIENCE_SECONDS,
     WRITE_PAUSE_SECONDS,
@@ -119,12 +119,25 @@ class _Delivery:
 
     def _entries_of(self, number: int) -> Iterator[bytes]:
         """Of one batch that the log has: asked for by its number, it tells its position."""
-        ack = self._opened().send_batch([b""], sequence=number).result()
-        with self._log.subscribe(ack.first, stream=ack.stream, timeout=self._timeout) as subscription:
-            for batch in subscription.batches():
-                for entry in batch:
-                    yield digest(entry.payload, entry.key, entry.headers.items())
-                return
+        try:
+            ack = self._opened().send_batch([b""], sequence=number).result()
+            with self._log.subscribe(ack.first, stream=ack.stream, timeout=self._timeout) as subscription:
+                for batch in subscription.batches():
+                    for entry in batch:
+                        yield digest(entry.payload, entry.key, entry.headers.items())
+                    return
+        except (OutcomeUnknown, Trimmed) as error:
+            unanswered = isinstance(error, OutcomeUnknown) and error.__cause__ is not None  # which passes
+            trimmed = self._log.info().trimmed
+            if unanswered or not trimmed:
+                raise
+            raise Trimmed(
+                f"an earlier run of this task appended entries that log {self._log.name!r} has trimmed since, so that "
+                "nobody can tell which rows are missing: look at what it has from its first position on, then write "
+                "the rows that are missing under another identity, and let a query begin behind them, with a new "
+                "checkpoint",
+                trimmed + 1,
+            ) from error
 
     # ------------------------------------------------------------ appending
 
