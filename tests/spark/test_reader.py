@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -126,6 +126,28 @@ def test_trimmed_between_plan_and_read(log: varlog.sync.Log, options: Options) -
         assert [row["glsn"] for row in rows(tolerant, [part])] == list(range(11, 20))
     with pytest.warns(DataLossWarning, match="positions 2 to 4"):
         assert rows(tolerant, [replace(part, start=2, stop=5)]) == []
+
+
+def test_overtaken_by_a_trim(log: varlog.sync.Log, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before it is handed on."""
+    fill(log)
+    whole, asked = varlog.sync.Log.subscribe, []
+
+    class Overtaken:
+        def batches(self) -> Iterator[varlog.ReadBatch]:
+            yield from whole(log, 1, 11).batches()
+            log.trim(20)
+            raise Trimmed("gone", 21)
+
+    def subscribe(log: varlog.sync.Log, start: int, stop: int, **settings: Any) -> Any:
+        asked.append(start)
+        return Overtaken() if start == 1 else whole(log, start, stop, **settings)
+
+    reader, part = batch(options, fail_on_data_loss=False), Part(log.info().id, 1, 31)
+    monkeypatch.setattr(varlog.sync.Log, "subscribe", subscribe)
+    with pytest.warns(DataLossWarning, match="positions 11 to 20"):
+        assert [row["glsn"] for row in rows(reader, [part])] == [*range(1, 11), *range(21, 31)]
+    assert asked == [1, 21]
 
 
 def made_anew(client: varlog.sync.Cluster, log: varlog.sync.Log, count: int) -> None:

@@ -5,7 +5,7 @@ no more than a record batch at a time; what is read ahead is bounded by the subs
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import pyarrow
@@ -93,30 +93,33 @@ def read_part(options: Options, schema: StructType, part: Part, *, junk: bool = 
         start = archived_end(info, part.start, part.stop)
         yield from read_archive(info, options, schema, part.start, start, junk=junk)
         while start < part.stop:
-            try:
-                yield from _read(log, options, schema, start, part.stop, junk=junk)
-                return
-            except Trimmed as trimmed:
-                if options.fail_on_data_loss:
-                    raise
-                lost = f"positions {start} to {min(trimmed.first, part.stop) - 1} of log {log.name!r}"
-                warnings.warn(f"{lost} were trimmed, and are left out", DataLossWarning, stacklevel=2)
-                start = trimmed.first
+            start = yield from _read(log, options, schema, start, part.stop, junk=junk)
 
 
 def _read(
     log: sync.Log, options: Options, schema: StructType, start: int, stop: int, *, junk: bool
-) -> Iterator[pyarrow.RecordBatch]:
+) -> Generator[pyarrow.RecordBatch, None, int]:
+    """From the nodes. Returns where to go on: at `stop`, or behind what a trim took away meanwhile, if it may."""
     assembler = Assembler(arrow_schema(schema))
-    found = 0
-    for batch in log.subscribe(start, stop, stream=options.stream, wait=False, junk=True).batches():
-        found += batch.count
-        if batch.junk and not junk:
-            continue
-        assembler.add(batch)
-        if assembler.rows >= options.batch_rows or assembler.bytes >= BATCH_BYTES:
-            yield assembler.take()
+    found, reached, after = 0, start, stop
+    try:
+        for batch in log.subscribe(start, stop, stream=options.stream, wait=False, junk=True).batches():
+            found += batch.count
+            reached = batch.first + batch.count
+            if batch.junk and not junk:
+                continue
+            assembler.add(batch)
+            if assembler.rows >= options.batch_rows or assembler.bytes >= BATCH_BYTES:
+                yield assembler.take()
+        reached = stop
+    except Trimmed as trimmed:
+        if options.fail_on_data_loss:
+            raise
+        after = trimmed.first
+        lost = f"positions {reached} to {min(after, stop) - 1} of log {log.name!r}"
+        warnings.warn(f"{lost} were trimmed, and are left out", DataLossWarning, stacklevel=2)
     if assembler.rows:
         yield assembler.take()
-    if options.stream is None and found != stop - start:
-        raise Corrupt(f"positions {start} to {stop - 1} of log {log.name!r} gave {found} entries")
+    if options.stream is None and found != reached - start:
+        raise Corrupt(f"positions {start} to {reached - 1} of log {log.name!r} gave {found} entries")
+    return after
