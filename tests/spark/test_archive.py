@@ -201,11 +201,11 @@ def test_a_file_that_does_not_hold_what_was_written(
         for batch in read_part(*arguments, **settings):
             yield batch.slice(1)
 
-    place = parse_place(str(tmp_path))
-    assert place.size(write_part(options, place, str(tmp_path), Part(1, 21))) > 0
+    place, part = parse_place(str(tmp_path)), Part(log.info().id, 1, 21)
+    assert place.size(write_part(options, place, str(tmp_path), part)) > 0
     monkeypatch.setattr(room, "read_part", lossy)
     with pytest.raises(Corrupt, match="does not hold"):
-        write_part(options, place, str(tmp_path), Part(1, 21))
+        write_part(options, place, str(tmp_path), part)
 
 
 def test_archives_that_cannot_be(

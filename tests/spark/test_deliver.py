@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.cluster import RealCluster, real_cluster
 
 import varlog
-from varlog.base.errors import Conflict, Sealed, TooLarge
+from varlog.base.errors import Conflict, Sealed, TooLarge, Trimmed
 from varlog.spark import deliver as room
 from varlog.spark import rows as cutting
 from varlog.spark.deliver import deliver
@@ -71,6 +71,24 @@ def test_a_second_run_adds_what_is_missing(log: varlog.sync.Log, after: int) -> 
     assert payloads(log) == NAMES
 
 
+def test_batches_fit_into_the_turn_of_a_stream(client: varlog.sync.Cluster, log: varlog.sync.Log) -> None:
+    striped = client.create_log(f"{log.name}-striped", ordering="sequencer", replicas=2, streams=2, unit=2)
+    with pytest.raises(Interrupted):
+        deliver(striped, "task", broken_off(NAMES, 20), 30)
+    there = len(payloads(striped))
+    assert 0 < there <= 20
+    assert deliver(striped, "task", [made(NAMES)], 30) == 40 - there
+    assert deliver(striped, "task", [made(NAMES)], 30) == 0
+    assert payloads(striped) == NAMES
+
+
+def test_the_log_may_change_its_ordering_between_two_runs(log: varlog.sync.Log) -> None:
+    for ordering, names in (("sequencer", NAMES[:10]), ("cut", NAMES[:20]), ("sequencer", NAMES[:30]), ("cut", NAMES)):
+        log.reconfigure(ordering=ordering, unit=2 if ordering == "sequencer" else None)
+        assert deliver(log, "task", [made(names)], 30) == 10
+        assert payloads(log) == names
+
+
 def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
     with pytest.raises(Interrupted):
         deliver(log, "task", broken_off(NAMES, 20), 30)
@@ -92,6 +110,16 @@ def test_other_rows_than_the_first_time_are_refused(log: varlog.sync.Log) -> Non
     deliver(log, "task", [made(NAMES)], 30)
     with pytest.raises(Conflict, match="40 entries that are not among its rows"):
         deliver(log, "task", [made(["other"])], 30)
+
+
+@pytest.mark.parametrize("upto", [1, 20, 40])
+def test_what_was_trimmed_since_cannot_be_told_from_what_is_missing(log: varlog.sync.Log, upto: int) -> None:
+    deliver(log, "task", [made(NAMES)], 30)
+    log.trim(upto)
+    with pytest.raises(Trimmed, match="under another identity") as gone:
+        deliver(log, "task", [made(NAMES)], 30)
+    assert gone.value.first == upto + 1
+    assert deliver(log, "another", [made(["more"])], 30) == 1
 
 
 def test_tasks_do_not_know_each_other(log: varlog.sync.Log) -> None:

@@ -2,7 +2,7 @@
 
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -118,13 +118,50 @@ def test_below_the_trim_point(log: varlog.sync.Log, options: Options) -> None:
 def test_trimmed_between_plan_and_read(log: varlog.sync.Log, options: Options) -> None:
     fill(log)
     log.trim(10)
+    part = Part(log.info().id, 5, 20)
     with pytest.raises(Trimmed):
-        rows(batch(options), [Part(5, 20)])
+        rows(batch(options), [part])
     tolerant = batch(options, fail_on_data_loss=False)
     with pytest.warns(DataLossWarning, match="positions 5 to 10"):
-        assert [row["glsn"] for row in rows(tolerant, [Part(5, 20)])] == list(range(11, 20))
+        assert [row["glsn"] for row in rows(tolerant, [part])] == list(range(11, 20))
     with pytest.warns(DataLossWarning, match="positions 2 to 4"):
-        assert rows(tolerant, [Part(2, 5)]) == []
+        assert rows(tolerant, [replace(part, start=2, stop=5)]) == []
+
+
+def test_overtaken_by_a_trim(log: varlog.sync.Log, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before it is handed on."""
+    fill(log)
+    whole, asked = varlog.sync.Log.subscribe, []
+
+    class Overtaken:
+        def batches(self) -> Iterator[varlog.ReadBatch]:
+            yield from whole(log, 1, 11).batches()
+            log.trim(20)
+            raise Trimmed("gone", 21)
+
+    def subscribe(log: varlog.sync.Log, start: int, stop: int, **settings: Any) -> Any:
+        asked.append(start)
+        return Overtaken() if start == 1 else whole(log, start, stop, **settings)
+
+    reader, part = batch(options, fail_on_data_loss=False), Part(log.info().id, 1, 31)
+    monkeypatch.setattr(varlog.sync.Log, "subscribe", subscribe)
+    with pytest.warns(DataLossWarning, match="positions 11 to 20"):
+        assert [row["glsn"] for row in rows(reader, [part])] == [*range(1, 11), *range(21, 31)]
+    assert asked == [1, 21]
+
+
+def made_anew(client: varlog.sync.Cluster, log: varlog.sync.Log, count: int) -> None:
+    client.remove_log(log.name)
+    fill(client.create_log(log.name, replicas=2, streams=2), count)
+
+
+def test_made_anew_between_plan_and_read(client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options) -> None:
+    fill(log)
+    reader = batch(options)
+    parts = reader.partitions()
+    made_anew(client, log, 30)
+    with pytest.raises(NotFound, match=r"another made under its name .* load the frame anew"):
+        rows(reader, parts)
 
 
 def test_no_such_log_and_no_cluster(options: Options) -> None:
@@ -175,6 +212,38 @@ def test_a_range_is_cut_as_it_was_the_first_time(log: varlog.sync.Log, options: 
     second.stop()
 
 
+def test_the_first_range_begins_where_it_did_the_first_time(log: varlog.sync.Log, options: Options) -> None:
+    """Spark keeps the end of the first micro-batch, and asks for its start again."""
+    fill(log)
+    first = streaming(options, min_partitions=2)
+    end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    old = {name: value for name, value in end.items() if name != "from"}  # as checkpoints were once
+    log.trim(10)
+    strict, tolerant = streaming(options), streaming(options, fail_on_data_loss=False)
+    start = strict.initialOffset()
+    assert start["next"] == 11
+    with pytest.raises(Trimmed, match="positions 1 to 10"):
+        strict.partitions(start, end)
+    with pytest.warns(DataLossWarning, match="positions 1 to 10"):
+        assert ranges(tolerant.partitions(start, end)) == [(11, 16), (16, 31)]
+    assert ranges(strict.partitions(start, old)) == [(11, 21), (21, 31)]
+    log.trim(30)
+    with pytest.raises(Trimmed, match="positions 1 to 30"):
+        strict.partitions(strict.initialOffset(), end)
+    for reader in (first, strict, tolerant):
+        reader.stop()
+
+
+def test_what_comes_while_a_query_begins_at_the_end(log: varlog.sync.Log, options: Options) -> None:
+    fill(log)
+    reader = streaming(options, start="latest")
+    start = reader.initialOffset()
+    log.append(b"more")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert ranges(reader.partitions(reader.initialOffset(), end)) == [(31, 32)]
+    reader.stop()
+
+
 def test_where_a_query_begins(log: varlog.sync.Log, options: Options) -> None:
     fill(log)
     for start, expected in ((None, 1), ("latest", 31), (7, 7), (31, 31)):
@@ -222,6 +291,29 @@ def test_a_checkpoint_of_another_log(client: varlog.sync.Cluster, log: varlog.sy
     with pytest.raises(InvalidArgument, match="another log"):
         anew.partitions(own, own)
     anew.stop()
+
+
+@pytest.mark.parametrize("count", [20, 30, 40])
+def test_made_anew_under_a_running_query(
+    client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options, count: int
+) -> None:
+    fill(log)
+    reader = streaming(options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = reader.partitions(start, end)
+    made_anew(client, log, count)
+    time.sleep(0.1)
+    with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+        reader.partitions(start, end)
+    with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+        rows(reader, parts)
+    if count == 30:  # as far as it is: there is nothing to be read, of neither
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+    else:
+        with pytest.raises(NotFound, match="start the query with a new checkpoint"):
+            reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
 
 
 def test_a_query_that_fell_behind_the_trim_point(log: varlog.sync.Log, options: Options) -> None:

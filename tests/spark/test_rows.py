@@ -41,6 +41,12 @@ def test_cuts_do_not_depend_on_how_rows_come(given: list[bytes], cuts: list[int]
         assert len(batch) == 1 or sum(map(len, batch)) <= 20
 
 
+def test_the_log_may_take_less_at_once() -> None:
+    given = [b"%d" % number for number in range(7)]
+    assert [len(each) for each in batches_of([made(given)], 3)] == [3, 3, 1]
+    assert [len(each) for each in batches_of([made(given)], 1000)] == [5, 2]
+
+
 def test_all_columns_travel_together() -> None:
     batch = pyarrow.record_batch(
         {

@@ -28,8 +28,8 @@ def fill(log: varlog.sync.Log, count: int = 50) -> list[varlog.Entry]:
     return list(log.subscribe(wait=False))
 
 
-def rows_of(options: Options, start: int, stop: int) -> list[tuple[object, ...]]:
-    batches = list(read_part(options, SCHEMA, Part(start, stop)))
+def rows_of(options: Options, log: varlog.sync.Log, start: int, stop: int) -> list[tuple[object, ...]]:
+    batches = list(read_part(options, SCHEMA, Part(log.info().id, start, stop)))
     assert all(batch.num_rows <= options.batch_rows + 1 for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]
     return [(row["glsn"], row["stream"], row["slot"], row["payload"], row["key"], dict(row["headers"])) for row in rows]
@@ -47,11 +47,11 @@ def test_batches_and_streams_over_the_seam(
     archive(spark, replace(options, min_partitions=3), tmp_path, upto=70)
     log.trim(60)
     for start, stop in ((1, 101), (1, 2), (60, 62), (61, 101), (17, 44)):
-        assert rows_of(options, start, stop) == expected(entries, start, stop)
+        assert rows_of(options, log, start, stop) == expected(entries, start, stop)
     small = replace(options, batch_rows=7)
-    assert rows_of(small, 1, 101) == expected(entries, 1, 101)
+    assert rows_of(small, log, 1, 101) == expected(entries, 1, 101)
     one = replace(options, stream=entries[0].stream)
-    assert rows_of(one, 1, 101) == [row for row in expected(entries, 1, 101) if row[1] == one.stream]
+    assert rows_of(one, log, 1, 101) == [row for row in expected(entries, 1, 101) if row[1] == one.stream]
 
     frame = read(spark, options.cluster, log.name)
     assert [tuple(row) for row in frame.select("glsn", "payload", "time").orderBy("glsn").collect()] == [
@@ -75,14 +75,14 @@ def test_trimmed_between_plan_and_task(
     spark: SparkSession, client: varlog.sync.Cluster, log: varlog.sync.Log, options: Options, tmp_path: Path
 ) -> None:
     entries = fill(log)
-    parts = plan_parts(client, log, 1, 101, replace(options, min_partitions=4))
+    parts = plan_parts(client, log.info(), 1, 101, replace(options, min_partitions=4))
     archive(spark, options, tmp_path, upto=90)
     log.trim(80)
-    assert [row for part in parts for row in rows_of(options, part.start, part.stop)] == expected(entries, 1, 101)
+    assert [row for part in parts for row in rows_of(options, log, part.start, part.stop)] == expected(entries, 1, 101)
     log.trim(95)  # further than the archive
-    assert rows_of(options, 1, 91) == expected(entries, 1, 91)
+    assert rows_of(options, log, 1, 91) == expected(entries, 1, 91)
     with pytest.raises(Trimmed):
-        rows_of(options, 80, 101)
+        rows_of(options, log, 80, 101)
 
 
 def test_an_audit_of_archive_and_log(

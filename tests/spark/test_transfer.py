@@ -56,6 +56,21 @@ def test_in_and_out_again(
         assert rows_in(spark, out, form).columns == ["key", "headers", "payload"]
 
 
+def test_files_are_cut_alike_on_any_number_of_cores(spark: SparkSession, tmp_path: Path) -> None:
+    """A task that is repeated under the same identity must have the same rows."""
+    path = tmp_path / "large.jsonl"
+    path.write_bytes((b"x" * 1023 + b"\n") * (40 << 10))
+    cores = "spark.sql.leafNodeDefaultParallelism"
+    try:
+        counts = []
+        for number in (1, 4, 64):
+            spark.conf.set(cores, number)
+            counts.append(rows_in(spark, str(path), "json").rdd.getNumPartitions())
+    finally:
+        spark.conf.unset(cores)
+    assert counts == [2, 2, 2]
+
+
 def test_what_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
     assert [format_of(path, None) for path in ("a.jsonl", "b/c.CSV", "d.parquet")] == ["json", "csv", "parquet"]
     with pytest.raises(InvalidArgument, match="say which"):

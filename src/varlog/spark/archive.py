@@ -109,10 +109,10 @@ def _round(spark: SparkSession, options: Options, place: Place, upto: int | None
                 "begin another one, elsewhere",
                 info.trimmed + 1,
             )
-        size = size_of_entries(cluster, log, start, stop)
+        size = size_of_entries(cluster, log.name, start, stop)
     table.sweep()
     windows = list(range(start - start % WINDOW + WINDOW, stop, WINDOW))
-    files = _write(spark, options, table, split_parts(start, stop, windows, size, options))
+    files = _write(spark, options, table, split_parts(info.id, start, stop, windows, size, options))
     if wrong := out_of_order([Range("span", each[0], each[1]) for each in files], start, stop):
         raise Corrupt(f"the files of the archive do not cover positions {start} to {stop - 1}: {wrong[0]}")
     if not table.add([each[2] for each in files], start, stop):

@@ -88,7 +88,7 @@ def _audit_files(
 def _audit_file(options: Options, info: LogDescription, snapshot: Snapshot, file: ArchivedFile) -> Iterator[Fault]:
     """Row group by row group, so that damage is told with its positions."""
     live = max(file.start, info.trimmed + 1)
-    held = _Held(read_part(options, ARCHIVED, Part(live, file.stop), junk=True))
+    held = _Held(read_part(options, ARCHIVED, Part(info.id, live, file.stop), junk=True))
     summed, wrong = Checksum(), False
     try:
         for first, stop in snapshot.groups(file):

@@ -7,6 +7,9 @@ A task has names of its own as a producer, made of what stays the same when Spar
 nothing under them. A later one asks for what the log has, and leaves those entries out of its rows; what is left goes
 on behind them. So it does not matter how far an earlier run came, nor whether the rows come in the same order.
 An append whose answer is lost goes out again under its name and number, which the log recognises.
+
+Where the streams of a log take turns, the batches of one name would be strewn over them, and a stream remembers only
+those that it has in a row: there a name has one batch.
 """
 
 import time
@@ -15,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from varlog import sync
-from varlog.base.errors import Conflict, InvalidArgument, TooLarge, VarlogError
+from varlog.base.errors import Conflict, InvalidArgument, OutcomeUnknown, TooLarge, Trimmed, VarlogError
 from varlog.spark.limits import (
     WRITE_PATIENCE_SECONDS,
     WRITE_PAUSE_SECONDS,
@@ -57,15 +60,20 @@ class _Delivery:
         self._name = 0
         self._next = 0
         """Number of the next batch under the present name."""
+        self._per_name = WRITES_PER_NAME
+        """Batches under one name."""
 
     def run(self, parts: Iterable[Rows]) -> int:
+        turn = self._turn_entries()
+        if turn is not None:
+            self._per_name = 1
         stored = self._stored()
         count = 0
         waiting: list[Rows] = []
-        for rows in batches_of(_without(parts, stored) if stored else parts):
+        for rows in batches_of(_without(parts, stored) if stored else parts, turn):
             waiting.append(rows)
             count += len(rows)
-            if len(waiting) == WRITES_AT_ONCE or self._next + len(waiting) == WRITES_PER_NAME:
+            if len(waiting) == WRITES_AT_ONCE or self._next + len(waiting) == self._per_name:
                 self._append(waiting)
                 waiting = []
         if stored.total():
@@ -77,28 +85,59 @@ class _Delivery:
             self._append(waiting)
         return count
 
+    def _turn_entries(self) -> int | None:
+        """Most entries of a batch where streams take turns: it lies within the turn of one."""
+        last = self._log.info().chain[-1]
+        return last.unit if last.ordering == "sequencer" and len(last.streams) > 1 else None
+
     # ------------------------------------------------------------ what is there already
 
     def _stored(self) -> "Counter[bytes]":
         """All entries that earlier runs appended; leaves us where they ended."""
         stored: Counter[bytes] = Counter()
-        while True:
-            count = self._opened().next_sequence
+        while count := self._opened().next_sequence:
+            last = False
+            if count < self._per_name:
+                # It is the last, or was full when the log was another. One that has a follower does not grow any more.
+                self.close()
+                last = not self._is_begun(self._name + 1)
+                count = self._opened().next_sequence
             for number in range(count):
                 stored.update(self._entries_of(number))
-            if count < WRITES_PER_NAME:
+            if last and count < self._per_name:
                 self._next = count
-                return stored
+                break
             self._turn()
+        return stored
+
+    def _is_begun(self, name: int) -> bool:
+        producer = self._open(name)
+        try:
+            return producer.next_sequence > 0
+        finally:
+            producer.abort()
 
     def _entries_of(self, number: int) -> Iterator[bytes]:
         """Of one batch that the log has: asked for by its number, it tells its position."""
-        ack = self._opened().send_batch([b""], sequence=number).result()
-        with self._log.subscribe(ack.first, stream=ack.stream, timeout=self._timeout) as subscription:
-            for batch in subscription.batches():
-                for entry in batch:
-                    yield digest(entry.payload, entry.key, entry.headers.items())
-                return
+        try:
+            ack = self._opened().send_batch([b""], sequence=number).result()
+            with self._log.subscribe(ack.first, stream=ack.stream, timeout=self._timeout) as subscription:
+                for batch in subscription.batches():
+                    for entry in batch:
+                        yield digest(entry.payload, entry.key, entry.headers.items())
+                    return
+        except (OutcomeUnknown, Trimmed) as error:
+            unanswered = isinstance(error, OutcomeUnknown) and error.__cause__ is not None  # which passes
+            trimmed = self._log.info().trimmed
+            if unanswered or not trimmed:
+                raise
+            raise Trimmed(
+                f"an earlier run of this task appended entries that log {self._log.name!r} has trimmed since, so that "
+                "nobody can tell which rows are missing: look at what it has from its first position on, then write "
+                "the rows that are missing under another identity, and let a query begin behind them, with a new "
+                "checkpoint",
+                trimmed + 1,
+            ) from error
 
     # ------------------------------------------------------------ appending
 
@@ -115,7 +154,7 @@ class _Delivery:
                     raise
                 time.sleep(WRITE_PAUSE_SECONDS)
         self._next += len(batches)
-        if self._next == WRITES_PER_NAME:
+        if self._next == self._per_name:
             self._turn()
 
     def _may_pass(self, error: VarlogError) -> bool:
@@ -138,9 +177,11 @@ class _Delivery:
 
     def _opened(self) -> sync.Producer:
         if self._producer is None:
-            name = f"{self._identity}.{self._name}"
-            self._producer = self._log.producer(id=name, linger=0.0, timeout=self._timeout).open()
+            self._producer = self._open(self._name)
         return self._producer
+
+    def _open(self, name: int) -> sync.Producer:
+        return self._log.producer(id=f"{self._identity}.{name}", linger=0.0, timeout=self._timeout).open()
 
     def _turn(self) -> None:
         """To the next name."""

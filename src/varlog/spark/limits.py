@@ -48,5 +48,8 @@ AUDIT_ENTRIES = 1_000_000
 MOST_FAULTS = 1_000
 """Of one kind, in a report; a log that is hurt in more places needs no longer list."""
 
+IMPORT_BYTES = 32 << 20
+"""Of the files that one task of an import reads; always the same, as a repeated import must be cut in the same way."""
+
 ARCHIVE_ROUNDS = 10
 """How often a run of the archive goes on from what another has archived meanwhile."""

@@ -80,8 +80,12 @@ def sizes_of(rows: Rows) -> Any:
     return sizes
 
 
-def batches_of(parts: Iterable[Rows]) -> Iterator[Rows]:
-    """The same rows, in batches that are full by number or bytes; a larger row is a batch of its own."""
+def batches_of(parts: Iterable[Rows], most: int | None = None) -> Iterator[Rows]:
+    """The same rows, in batches that are full by number or bytes; a larger row is a batch of its own.
+
+    `most` is what the log takes as one batch, if there is such a limit.
+    """
+    full = WRITE_ENTRIES if most is None else min(WRITE_ENTRIES, most)
     pending = Rows()
     for rows in parts:
         ends = numpy.cumsum(sizes_of(rows))
@@ -89,7 +93,7 @@ def batches_of(parts: Iterable[Rows]) -> Iterator[Rows]:
         while at < len(rows):
             before = int(ends[at - 1]) if at else 0
             fitting = int(numpy.searchsorted(ends, before + WRITE_BYTES - pending.size, "right")) - at
-            count = min(fitting, WRITE_ENTRIES - len(pending), len(rows) - at)
+            count = min(fitting, full - len(pending), len(rows) - at)
             if count <= 0 and len(pending):
                 yield pending
                 pending = Rows()

@@ -46,6 +46,13 @@ def check_target(options: Options, schema: StructType, overwrite: bool) -> None:
         info = log.info()
         if info.sealed:
             raise Sealed(f"log {info.name!r} is sealed and takes no more entries", info.chain[-1].end or 0)
+        if "many_writers" not in log.capabilities:
+            refused = Unsupported(
+                f"{info.name!r} is a journal: only the client that leads it appends to it, and the tasks of a sink are "
+                "many; write to a log that is none"
+            )
+            refused.capability = "many_writers"
+            raise refused
 
 
 def append(options: Options, identity: str, batches: "Iterator[pyarrow.RecordBatch]") -> Written:

@@ -59,8 +59,9 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with connected(self._options) as (cluster, log):
+            info = log.info()
             start, stop = find_range(log, self._options)
-            return list(plan_parts(cluster, log, start, stop, self._options))
+            return list(plan_parts(cluster, info, start, stop, self._options))
 
     def read(self, partition: InputPartition) -> "Iterator[pyarrow.RecordBatch]":
         assert isinstance(partition, Part)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from varlog import sync
-from varlog.base.errors import InvalidArgument, NotWritten, Trimmed
+from varlog.base.errors import InvalidArgument, NotFound, NotWritten, Trimmed
 from varlog.client import ArchiveDescription
 from varlog.spark.options import Options, Position
 
@@ -18,6 +18,8 @@ class DataLossWarning(UserWarning):
 class Extent:
     """What a log has: the positions `[first, end)`, in its archive or on its nodes."""
 
+    log: int
+    """Its id."""
     name: str
     first: int
     end: int
@@ -32,7 +34,16 @@ class Extent:
 def extent(log: sync.Log) -> Extent:
     """As fresh as this call."""
     info = log.info()
-    return Extent(info.name, info.first, max(log.tail(), info.trimmed) + 1, info.archive)
+    return Extent(info.id, info.name, info.first, max(log.tail(), info.trimmed) + 1, info.archive)
+
+
+def check_same(name: str, planned: int, found: int) -> None:
+    """Raises `NotFound` if a log has another id than when a read of it was planned."""
+    if found != planned:
+        raise NotFound(
+            f"log {name!r} was removed, and another made under its name (id {planned} when the read was planned, "
+            f"{found} now): load the frame anew, or start the query with a new checkpoint"
+        )
 
 
 def find_start(log: sync.Log, known: Extent, options: Options) -> int:

@@ -1,12 +1,13 @@
 """The log as an endless table: a streaming query reads it from one position to the next.
 
-    offset   {"cluster": ..., "log": 7, "next": 1001, "parts": 2}     everything below `next` was delivered
+    offset   {"cluster": ..., "log": 7, "from": 1, "next": 1001, "parts": 2}     everything below `next` was delivered
 
 The log is totally ordered, so one number says where a query is; with the ids of cluster and log a checkpoint
 cannot be taken for that of another. Spark keeps the offsets, and asks for the same range again after a crash:
-the same range is the same rows. `parts` says into how many tasks the range before it is cut. It lies in the
-checkpoint too because a sink knows what it has by the task it came from: a micro-batch that is repeated must be
-cut as it was the first time, whatever the options say by then.
+the same range is the same rows. `from` says where the range before it begins, `parts` into how many tasks it is cut.
+They lie in the checkpoint too because a sink knows what it has by the task it came from: a micro-batch that is repeated
+must be cut as it was the first time, whatever the options say by then. For the first one Spark keeps no start: it asks
+for it anew each time, and by then `earliest` may be later, and `latest` is.
 """
 
 import time
@@ -27,7 +28,7 @@ from varlog.base.errors import InvalidArgument
 from varlog.spark.limits import TAIL_SECONDS
 from varlog.spark.options import Options
 from varlog.spark.reading import Part, count_parts, even_parts, read_part
-from varlog.spark.span import extent, find_start, not_trimmed
+from varlog.spark.span import check_same, extent, find_start, not_trimmed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,7 +44,8 @@ class _Open:
         self.cluster.__enter__()
         try:
             self.log = self.cluster.log(options.log)
-            self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log.info().id}
+            self.log_id = self.log.info().id
+            self.ids = {"cluster": self.cluster.status().cluster_id, "log": self.log_id}
         except BaseException:
             self.cluster.close()
             raise
@@ -54,7 +56,10 @@ class _Open:
         """One past the tail; not asked for more often than need be."""
         now = time.monotonic()
         if not self._end or now - self._asked_at > TAIL_SECONDS:
-            self._end, self._asked_at = self.log.tail() + 1, now
+            end = self.log.tail() + 1
+            if end != self._end:  # who has nothing new to read need not know of whom
+                check_same(self.log.name, self.log_id, self.log.info().id)
+            self._end, self._asked_at = end, now
         return self._end
 
 
@@ -92,7 +97,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, begin + limit.max_rows)
         if end <= begin:
             return start
-        return {**self._offset(end), "parts": count_parts(opened.cluster, opened.log, begin, end, self._options)}
+        parts = count_parts(opened.cluster, opened.log, begin, end, self._options)
+        return {**self._offset(end), "from": begin, "parts": parts}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         most = self._options.max_entries_per_trigger
@@ -106,11 +112,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._open.log.tail() + 1
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        first, stop = self._checked(start), self._checked(end)
-        parts = even_parts(first, stop, end.get("parts", 1))
+        first, stop, log = self._checked(start), self._checked(end), self._open.log_id
+        if start != end:
+            first = end.get("from", first)
+        parts = even_parts(log, first, stop, end.get("parts", 1))
         if first < stop:
-            left = not_trimmed(first, extent(self._open.log), self._options)
-            parts = [Part(max(part.start, left), max(part.stop, left)) for part in parts]
+            known = extent(self._open.log)
+            check_same(known.name, log, known.log)
+            left = not_trimmed(first, known, self._options)
+            parts = [Part(log, max(part.start, left), max(part.stop, left)) for part in parts]
         return list(parts)
 
     def commit(self, end: Offset) -> None:

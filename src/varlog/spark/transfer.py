@@ -7,9 +7,18 @@ from pyspark.sql import functions as sql
 from varlog.base.errors import InvalidArgument
 from varlog.spark.columns import WRITTEN
 from varlog.spark.frame import Bound, read
+from varlog.spark.limits import IMPORT_BYTES
 from varlog.spark.source import VarlogDataSource
 
 FORMATS = ("json", "csv", "parquet")
+
+CUTS = {
+    "spark.sql.files.minPartitionNum": "1",
+    "spark.sql.files.maxPartitionBytes": str(IMPORT_BYTES),
+    "spark.sql.files.openCostInBytes": str(IMPORT_BYTES // 8),
+}
+"""So files are cut into tasks by their sizes alone: Spark would else look at the number of its cores, and a task that
+is repeated on another machine under the same identity would have other rows."""
 
 
 def format_of(path: str, given: str | None) -> str:
@@ -26,6 +35,8 @@ def rows_in(spark: SparkSession, path: str, form: str, key: str | None = None) -
     A line of JSON is taken as it is. A row of CSV or Parquet becomes an object of JSON, unless it has a column
     `payload`: then it is an entry already, with `key` and `headers` if there are such columns.
     """
+    for name, value in CUTS.items():
+        spark.conf.set(name, value)
     try:
         if form == "json":
             return _lines(spark, path, key)
