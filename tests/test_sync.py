@@ -1,7 +1,9 @@
 """The surface without await."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -89,6 +91,63 @@ def test_a_subscription_follows_and_can_be_left() -> None:
                 break
         with log.subscribe(2) as bounded:
             assert next(iter(bounded)).payload == b"b"
+
+
+def test_a_subscription_is_iterated_once() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append_batch([b"a", b"b", b"c", b"d"])
+        subscription = log.subscribe(stop=5)
+        assert next(subscription).payload == b"a"
+        for entry in subscription:
+            assert entry.payload == b"b"
+            break
+        assert [entry.payload for entry in subscription] == [b"c", b"d"]
+
+
+def test_a_subscription_is_given_up_anywhere() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append(b"x")
+        at_work = log._log._context.scope
+        before = len(at_work)
+        subscription = log.subscribe()
+        assert next(subscription).payload == b"x"
+        assert len(at_work) > before
+        gone = weakref.ref(subscription)
+        del subscription
+        assert gone() is None, "it waits for the garbage collector"
+        assert any(log.tail() and len(at_work) == before for _ in range(100)), "it is read on"
+        cycle: list[object] = [log.subscribe()]
+        assert next(iter(cycle[0])).payload == b"x"  # type: ignore[call-overload]
+        cycle.append(cycle)
+        del cycle
+        collected = threading.Event()
+
+        def collect() -> None:
+            gc.collect()
+            collected.set()
+
+        cluster._running.call(collect)
+        assert collected.wait(10)
+        assert log.tail() == 1
+
+
+def test_a_call_on_the_thread_of_the_connection_is_refused() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        told: Future[str] = Future()
+
+        def call(_: "Future[varlog.Ack]") -> None:
+            try:
+                log.append(b"y")
+            except varlog.VarlogError as error:
+                told.set_result(str(error))
+
+        with log.producer(linger=5.0) as producer:  # nothing is done before the end of the block
+            producer.send(b"x").add_done_callback(call)
+        assert "another thread" in told.result(10)
+        assert log.tail() == 1
 
 
 def test_many_threads_share_one_connection() -> None:

@@ -4,7 +4,8 @@
         cluster.log("orders").append(b"x")
 
 There is no logic here: every call is handed to the loop's thread and waited for. Objects may be used
-from several threads. A subscription brings whole batches over from the loop's thread, not entries.
+from several threads, but for the loop's own, on which futures of a producer call what was to be called
+when they are done. A subscription brings whole batches over from the loop's thread, not entries.
 """
 
 from collections.abc import Coroutine, Sequence

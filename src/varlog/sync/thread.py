@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from varlog.base.errors import Unavailable
+from varlog.base.errors import InvalidArgument, Unavailable
 from varlog.runtime.loop import loop_factory
 
 Result = TypeVar("Result")
@@ -25,15 +25,27 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run to its end on the loop's thread and wait for it; when the wait is interrupted, so is the work."""
-        if not self.alive:
+        try:
+            self._check()
+        except BaseException:
             work.close()
-            raise Unavailable("the connection to the cluster was closed")
+            raise
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _check(self) -> None:
+        """Raises an error if nobody would ever do what is waited for."""
+        if threading.current_thread() is self._thread:
+            raise InvalidArgument(
+                "this call waits for the connection's own thread, on which it was made: in what a future calls when"
+                " it is done, hand the work to another thread"
+            )
+        if not self.alive:
+            raise Unavailable("the connection to the cluster was closed")
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Have something called on the loop's thread, soon."""
