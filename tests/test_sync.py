@@ -12,7 +12,9 @@ import pytest
 
 import varlog
 from varlog import sync
+from varlog.base.errors import ConnectionLost, InvalidArgument
 from varlog.runtime.loop import loop_factory
+from varlog.sync.thread import LoopThread
 
 
 @contextmanager
@@ -139,10 +141,11 @@ def test_a_call_on_the_thread_of_the_connection_is_refused() -> None:
         told: Future[str] = Future()
 
         def call(_: "Future[varlog.Ack]") -> None:
-            try:
+            with pytest.raises(InvalidArgument):
+                cluster.close()
+            with pytest.raises(InvalidArgument) as refused:
                 log.append(b"y")
-            except varlog.VarlogError as error:
-                told.set_result(str(error))
+            told.set_result(str(refused.value))
 
         with log.producer(linger=5.0) as producer:  # nothing is done before the end of the block
             producer.send(b"x").add_done_callback(call)
@@ -184,6 +187,52 @@ def test_before_and_after_the_block() -> None:
             cluster.log("log")
         subscription.close()
         cluster.close()
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        ends: list[Future[None]] = [Future() for _ in range(4)]
+
+        def ask(end: "Future[None]") -> None:
+            try:
+                while True:
+                    log.tail()
+            except BaseException as error:
+                end.set_exception(error)
+
+        for end in ends:
+            threading.Thread(target=ask, args=(end,), daemon=True).start()
+        log.append(b"x")
+        cluster.close()
+        for end in ends:
+            with pytest.raises(varlog.Unavailable, match="closed"):
+                end.result(10)
+
+
+def test_a_call_under_way_when_the_loop_is_stopped_is_of_unknown_outcome() -> None:
+    thread = LoopThread()
+    begun = threading.Event()
+
+    async def wait_for_ever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    end: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            thread.run(wait_for_ever())
+        except BaseException as error:
+            end.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    assert begun.wait(10)
+    thread.stop()
+    assert isinstance(end.exception(10), ConnectionLost)
+    with pytest.raises(varlog.Unavailable, match="closed"):
+        thread.run(wait_for_ever())
+    thread.stop()
 
 
 def test_a_journal_without_await() -> None:

@@ -53,6 +53,9 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
+        """See `varlog.Cluster.close`; what other threads wait for ends in an error."""
+        if self._thread is not None:
+            self._thread.check_caller()
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
