@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
+from tests.forked import in_a_fork
 
 import varlog
 from varlog import sync
@@ -233,6 +234,25 @@ def test_a_call_under_way_when_the_loop_is_stopped_is_of_unknown_outcome() -> No
     with pytest.raises(varlog.Unavailable, match="closed"):
         thread.run(wait_for_ever())
     thread.stop()
+
+
+def test_a_forked_process_leaves_the_connection_to_the_other() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append(b"x")
+        subscription = log.subscribe()
+        assert next(subscription).payload == b"x"
+
+        def in_the_child() -> None:
+            with pytest.raises(varlog.Unavailable, match="connect anew"):
+                log.tail()
+            subscription.close()
+            cluster.close()
+            with sync.connect(url) as own:
+                own.log("log").append(b"y")
+
+        assert in_a_fork(in_the_child) == ""
+        assert next(subscription).payload == b"y"
 
 
 def test_a_journal_without_await() -> None:

@@ -53,11 +53,11 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """See `varlog.Cluster.close`; what other threads wait for ends in an error."""
+        """See `varlog.Cluster.close`; what other threads wait for ends in an error. A forked process lets it go."""
         if self._thread is not None:
             self._thread.check_caller()
         thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is not None and thread.alive:
             try:
                 thread.run(self._cluster.close())
             finally:
