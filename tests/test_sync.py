@@ -14,6 +14,8 @@ from tests.forked import in_a_fork
 import varlog
 from varlog import sync
 from varlog.base.errors import ConnectionLost, InvalidArgument
+from varlog.client.appender import Appender
+from varlog.client.context import LogContext
 from varlog.runtime.loop import loop_factory
 from varlog.sync.thread import LoopThread
 
@@ -166,6 +168,21 @@ def test_many_threads_share_one_connection() -> None:
         for thread in threads:
             thread.join()
         assert sorted(acked) == list(range(1, 201))
+
+
+def test_handles_of_one_log_share_what_was_made_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_on: list[str] = []
+
+    class Watched(Appender):
+        def __init__(self, context: LogContext) -> None:
+            made_on.append(threading.current_thread().name)
+            super().__init__(context)
+
+    monkeypatch.setattr("varlog.client.cluster.Appender", Watched)
+    with cluster_url() as url, sync.connect(url) as cluster:
+        logs = [cluster.log("log"), cluster.journal("log"), cluster.log("log")]
+        assert made_on == ["varlog"]
+        assert len({id(log._log._context) for log in logs}) == 1
 
 
 def test_before_and_after_the_block() -> None:

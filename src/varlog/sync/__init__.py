@@ -105,7 +105,10 @@ class Cluster:
         return Log(self._run(work), self._running)
 
     def log(self, name: str) -> "Log":
-        return Log(self._cluster.log(name), self._running)
+        async def handle() -> client.Log:
+            return self._cluster.log(name)  # whatever all handles of a log share is made on the loop's thread alone
+
+        return Log(self._run(handle()), self._running)
 
     def journal(
         self,
@@ -117,10 +120,12 @@ class Cluster:
         roll_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> "Journal":
-        made = self._cluster.journal(
-            name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
-        )
-        return Journal(made, self._running)
+        async def handle() -> client.Journal:
+            return self._cluster.journal(
+                name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
+            )
+
+        return Journal(self._run(handle()), self._running)
 
     def logs(self, *, timeout: float | None = None) -> list[client.LogDescription]:
         return self._run(self._cluster.logs(timeout=timeout))
