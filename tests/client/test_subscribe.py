@@ -391,6 +391,8 @@ def test_unhappy_positions() -> None:
             for start in (0, -1, 1 << 63, "1", 1.0, True):
                 with pytest.raises(InvalidArgument):
                     log.subscribe(start)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="number of a log stream"):
+                log.subscribe(stream="1")  # type: ignore[arg-type]
             with pytest.raises(NotFound):
                 await take(client.log("other").subscribe(), 1)
 
