@@ -311,7 +311,7 @@ class Producer:
         chunk.stamp(producer, sequence)
         token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, bytes(chunk.data))
         future = self._new_future()
-        future.set_result(await Retry(self._context, token).run(self._timeout))
+        future.set_result(await Retry(self._context, token, numbered=True).run(self._timeout))
         return future
 
     # ------------------------------------------------------------ room
