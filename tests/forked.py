@@ -6,7 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-CHILD_SECONDS = 20
+CHILD_SECONDS = 10
 """A child that hangs is ended."""
 
 
