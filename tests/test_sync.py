@@ -197,8 +197,11 @@ def test_before_and_after_the_block() -> None:
             log.append(b"x")
             subscription = log.subscribe()
             assert next(subscription).payload == b"x"
+            producer = log.producer().open()
         with pytest.raises(varlog.Unavailable):
             log.append(b"y")
+        with pytest.raises(varlog.Unavailable):
+            producer.send(b"y")
         with pytest.raises(varlog.Unavailable):
             next(subscription)
         with pytest.raises(varlog.Unavailable):

@@ -1,7 +1,7 @@
 """A log, its producers and subscriptions, without await."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
@@ -192,7 +192,7 @@ class Producer:
     def send(
         self, payload: Buffer, *, key: Buffer | None = None, headers: Headers | None = None
     ) -> "Future[client.Ack]":
-        return self._hand_over(self._producer.send(payload, key=key, headers=headers))
+        return self._hand_over(lambda: self._producer.send(payload, key=key, headers=headers))
 
     def send_batch(
         self,
@@ -204,14 +204,16 @@ class Producer:
         sequence: int | None = None,
     ) -> "Future[client.Ack]":
         return self._hand_over(
-            self._producer.send_batch(payloads, key=key, keys=keys, headers=headers, sequence=sequence)
+            lambda: self._producer.send_batch(payloads, key=key, keys=keys, headers=headers, sequence=sequence)
         )
 
-    def _hand_over(self, sending: "Coroutine[Any, Any, asyncio.Future[client.Ack]]") -> "Future[client.Ack]":
+    def _hand_over(
+        self, begin: "Callable[[], Coroutine[Any, Any, asyncio.Future[client.Ack]]]"
+    ) -> "Future[client.Ack]":
         outcome: Future[client.Ack] = Future()
 
         async def send() -> None:
-            (await sending).add_done_callback(lambda sent: _copy(sent, outcome))
+            (await begin()).add_done_callback(lambda sent: _copy(sent, outcome))
 
         self._thread.run(send())
         return outcome
