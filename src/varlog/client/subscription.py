@@ -40,7 +40,7 @@ class Subscription(AsyncIterator[Entry]):
         timeout: float,
         patience: float,
     ) -> None:
-        self._source = _Source(context, start, stop, stream, wait, junk, timeout, patience)
+        self._source = Source(context, start, stop, stream, wait, junk, timeout, patience)
         self._entries = _entries(self.runs())
 
     def __aiter__(self) -> AsyncIterator[Entry]:
@@ -71,7 +71,7 @@ class Subscription(AsyncIterator[Entry]):
 
 
 @dataclass(eq=False, slots=True)
-class _Source:
+class Source:
     """What the entries come from. It knows no generator, so that one that nobody holds any more ends at once."""
 
     context: LogContext
