@@ -1,16 +1,23 @@
 """The surface without await."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
 import pytest
+from tests.forked import in_a_fork
 
 import varlog
 from varlog import sync
+from varlog.base.errors import ConnectionLost, InvalidArgument
+from varlog.client.appender import Appender
+from varlog.client.context import LogContext
 from varlog.runtime.loop import loop_factory
+from varlog.sync.thread import LoopThread
 
 
 @contextmanager
@@ -91,6 +98,64 @@ def test_a_subscription_follows_and_can_be_left() -> None:
             assert next(iter(bounded)).payload == b"b"
 
 
+def test_a_subscription_is_iterated_once() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append_batch([b"a", b"b", b"c", b"d"])
+        subscription = log.subscribe(stop=5)
+        assert next(subscription).payload == b"a"
+        for entry in subscription:
+            assert entry.payload == b"b"
+            break
+        assert [entry.payload for entry in subscription] == [b"c", b"d"]
+
+
+def test_a_subscription_is_given_up_anywhere() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append(b"x")
+        at_work = log._log._context.scope
+        before = len(at_work)
+        subscription = log.subscribe()
+        assert next(subscription).payload == b"x"
+        assert len(at_work) > before
+        gone = weakref.ref(subscription)
+        del subscription
+        assert gone() is None, "it waits for the garbage collector"
+        assert any(log.tail() and len(at_work) == before for _ in range(100)), "it is read on"
+        cycle: list[object] = [log.subscribe()]
+        assert next(iter(cycle[0])).payload == b"x"  # type: ignore[call-overload]
+        cycle.append(cycle)
+        del cycle
+        collected = threading.Event()
+
+        def collect() -> None:
+            gc.collect()
+            collected.set()
+
+        cluster._running.call(collect)
+        assert collected.wait(10)
+        assert log.tail() == 1
+
+
+def test_a_call_on_the_thread_of_the_connection_is_refused() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        told: Future[str] = Future()
+
+        def call(_: "Future[varlog.Ack]") -> None:
+            with pytest.raises(InvalidArgument):
+                cluster.close()
+            with pytest.raises(InvalidArgument) as refused:
+                log.append(b"y")
+            told.set_result(str(refused.value))
+
+        with log.producer(linger=5.0) as producer:  # nothing is done before the end of the block
+            producer.send(b"x").add_done_callback(call)
+        assert "another thread" in told.result(10)
+        assert log.tail() == 1
+
+
 def test_many_threads_share_one_connection() -> None:
     with cluster_url() as url, sync.connect(url) as cluster:
         log = cluster.create_log("log", replicas=2)
@@ -105,6 +170,21 @@ def test_many_threads_share_one_connection() -> None:
         assert sorted(acked) == list(range(1, 201))
 
 
+def test_handles_of_one_log_share_what_was_made_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made_on: list[str] = []
+
+    class Watched(Appender):
+        def __init__(self, context: LogContext) -> None:
+            made_on.append(threading.current_thread().name)
+            super().__init__(context)
+
+    monkeypatch.setattr("varlog.client.cluster.Appender", Watched)
+    with cluster_url() as url, sync.connect(url) as cluster:
+        logs = [cluster.log("log"), cluster.journal("log"), cluster.log("log")]
+        assert made_on == ["varlog"]
+        assert len({id(log._log._context) for log in logs}) == 1
+
+
 def test_before_and_after_the_block() -> None:
     cluster = sync.connect("varlog://127.0.0.1:1")
     with pytest.raises(varlog.Unavailable, match="no repository"):
@@ -117,14 +197,82 @@ def test_before_and_after_the_block() -> None:
             log.append(b"x")
             subscription = log.subscribe()
             assert next(subscription).payload == b"x"
+            producer = log.producer().open()
         with pytest.raises(varlog.Unavailable):
             log.append(b"y")
+        with pytest.raises(varlog.Unavailable):
+            producer.send(b"y")
         with pytest.raises(varlog.Unavailable):
             next(subscription)
         with pytest.raises(varlog.Unavailable):
             cluster.log("log")
         subscription.close()
         cluster.close()
+
+
+def test_closing_ends_what_other_threads_wait_for() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        ends: list[Future[None]] = [Future() for _ in range(4)]
+
+        def ask(end: "Future[None]") -> None:
+            try:
+                while True:
+                    log.tail()
+            except BaseException as error:
+                end.set_exception(error)
+
+        for end in ends:
+            threading.Thread(target=ask, args=(end,), daemon=True).start()
+        log.append(b"x")
+        cluster.close()
+        for end in ends:
+            with pytest.raises(varlog.Unavailable, match="closed"):
+                end.result(10)
+
+
+def test_a_call_under_way_when_the_loop_is_stopped_is_of_unknown_outcome() -> None:
+    thread = LoopThread()
+    begun = threading.Event()
+
+    async def wait_for_ever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    end: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            thread.run(wait_for_ever())
+        except BaseException as error:
+            end.set_exception(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    assert begun.wait(10)
+    thread.stop()
+    assert isinstance(end.exception(10), ConnectionLost)
+    with pytest.raises(varlog.Unavailable, match="closed"):
+        thread.run(wait_for_ever())
+    thread.stop()
+
+
+def test_a_forked_process_leaves_the_connection_to_the_other() -> None:
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append(b"x")
+        subscription = log.subscribe()
+        assert next(subscription).payload == b"x"
+
+        def in_the_child() -> None:
+            with pytest.raises(varlog.Unavailable, match="connect anew"):
+                log.tail()
+            subscription.close()
+            cluster.close()
+            with sync.connect(url) as own:
+                own.log("log").append(b"y")
+
+        assert in_a_fork(in_the_child) == ""
+        assert next(subscription).payload == b"y"
 
 
 def test_a_journal_without_await() -> None:

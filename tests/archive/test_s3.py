@@ -20,7 +20,7 @@ def place(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Place:
         monkeypatch.delenv(name, raising=False)
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    room._filesystem.cache_clear()  # which keeps the credentials it was made with
+    room._filesystem_of.cache_clear()  # which keeps the credentials it was made with
     return parse_place(s3.location, endpoint=s3.endpoint)
 
 
@@ -49,7 +49,7 @@ def test_who_may_not(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
             await archive(log, place, 11)
             await log.trim(5)
             monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-            room._filesystem.cache_clear()
+            room._filesystem_of.cache_clear()
             with pytest.raises(Unavailable, match="cannot be reached from here") as refused:
                 await log.read(3)
             assert SECRET not in refused.value.message

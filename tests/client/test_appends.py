@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.client.scripted import Node, fail_with, run, scripted
@@ -471,6 +472,10 @@ def test_unhappy_arguments() -> None:
                 await log.append_batch([])
             with pytest.raises(InvalidArgument):
                 await log.append("text")  # type: ignore[arg-type]
+            wrong: list[Any] = ["1", 1.0, True, []]
+            for stream in wrong:
+                with pytest.raises(InvalidArgument, match="number of a log stream"):
+                    await log.append(b"x", stream=stream)
 
     run(story())
 

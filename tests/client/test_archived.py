@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from tests.archive.by_hand import archive
+from tests.forked import in_a_fork
 
 import varlog
 from varlog.archive import place as place_module
 from varlog.archive.files import ArchivedRange, Snapshot
+from varlog.archive.place import parse_place
 from varlog.archive.reader import FileArchives
 from varlog.base.errors import Corrupt, NotFound, NotWritten, Trimmed, Unavailable, Unsupported
 from varlog.base.ids import LogId
@@ -21,6 +23,7 @@ from varlog.client import feed, lookup, reader
 from varlog.client.bounds import Bounds, find_bounds
 from varlog.client.questions import committed_slots
 from varlog.runtime.loop import run as run_on_loop
+from varlog.wire.proto import varlog_pb2 as pb
 
 TEST_S = 60.0
 BATCHES = 40
@@ -200,6 +203,29 @@ def test_the_cluster_is_closed_while_the_archive_is_read(tmp_path: Path) -> None
                 await asyncio.wait_for(_drain(runs), 10)
 
     run(story())
+
+
+def test_a_forked_process_reads_the_archive_too(tmp_path: Path) -> None:
+    async def story() -> pb.LogInfo:
+        async with filled(batches=2) as log:
+            await archive(log, tmp_path)
+            return await log._context.routes.resolve(5.0)
+
+    info = run_on_loop(story())
+    place = parse_place(str(tmp_path))
+    connections = place_module._filesystem(place)
+
+    def read() -> None:
+        assert run_on_loop(FileArchives().find(info, 0)) == 1
+
+    def read_in_the_child() -> None:
+        read()
+        assert place_module._filesystem(place) is not connections
+
+    read()
+    assert in_a_fork(read_in_the_child) == ""
+    read()
+    assert place_module._filesystem(place) is connections
 
 
 def test_trimmed_again_and_again_under_a_slow_reader(tmp_path: Path) -> None:

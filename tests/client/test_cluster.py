@@ -279,8 +279,16 @@ def test_names_and_numbers_are_judged_here() -> None:
             with pytest.raises(InvalidArgument, match="timeout"):
                 await client.log("log").tail(timeout=0)
             assert cluster.calls == []
-            with pytest.raises(InvalidArgument, match="timeout"):
-                connect("varlog://a:1", timeout=-1)
+            for timeout in (-1, "3", None):
+                with pytest.raises(InvalidArgument, match="timeout"):
+                    connect("varlog://a:1", timeout=timeout)  # type: ignore[arg-type]
+            for number in ("3", True, float("nan")):
+                with pytest.raises(InvalidArgument, match="timeout"):
+                    await client.logs(timeout=number)  # type: ignore[arg-type]
+                with pytest.raises(InvalidArgument, match="timeout"):
+                    await client.log("log").append(b"x", timeout=number)  # type: ignore[arg-type]
+                with pytest.raises(InvalidArgument, match="patience"):
+                    client.log("log").subscribe(patience=number)  # type: ignore[arg-type]
             with pytest.raises(Unavailable, match="async with"):
                 connect("varlog://a:1").log("log")
 

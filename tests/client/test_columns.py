@@ -72,6 +72,16 @@ def test_a_single_entry_is_no_batch(payloads: Any) -> None:
         many_entries(payloads, None, None, None)
 
 
+def test_what_is_no_list_is_refused() -> None:
+    nonsense: Any = 5
+    with pytest.raises(InvalidArgument, match="list of entries, not int"):
+        many_entries(nonsense, None, None, None)
+    with pytest.raises(InvalidArgument, match="keys are a list"):
+        many_entries([b"a"], None, nonsense, None)
+    with pytest.raises(InvalidArgument, match="headers are a mapping, or a list"):
+        many_entries([b"a"], None, None, nonsense)
+
+
 def test_sizes_are_limited() -> None:
     large = bytes(limits.ENTRY_BYTES + 1)
     attempts: list[Callable[[], Columns]] = [

@@ -223,6 +223,11 @@ def test_a_numbered_batch_that_comes_again_is_recognised() -> None:
                 again = [await producer.send_batch(batch, sequence=n) for n, batch in enumerate(batches)]
                 with pytest.raises(InvalidArgument, match="is number 3"):
                     await producer.send_batch([b"x"], sequence=4)
+                with pytest.raises(InvalidArgument, match="is number 3"):
+                    await producer.send_batch([b"x"], sequence="3")  # type: ignore[arg-type]
+                for entries in ([b"a"], [b"a", b"b", b"c"]):
+                    other = await producer.send_batch(entries, sequence=0)
+                    assert other.result() == first[0].result(), "it is that of what the log has"
             assert [each.result() for each in again[:2]] == [each.result() for each in first]
             assert cluster.payloads() == [b"a", b"b", b"c", b"d", b"e"]
             async with log.producer() as producer:
@@ -359,9 +364,13 @@ def test_unhappy_settings() -> None:
             unhappy: list[dict[str, Any]] = [
                 {"linger": -1},
                 {"linger": 1000},
+                {"linger": "a"},
                 {"max_batch_bytes": 0},
                 {"max_batch_bytes": 1 << 30},
+                {"max_batch_bytes": "a"},
                 {"max_in_flight_bytes": 0},
+                {"max_in_flight_bytes": "a"},
+                {"stream": "1"},
                 {"id": "no spaces"},
             ]
             for settings in unhappy:

@@ -10,6 +10,7 @@ from tests.sim.world import Cluster
 
 from varlog import Entry, Log, Subscription, connect
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, ReplicaFailed, Trimmed, Unavailable
+from varlog.client.bounds import Bounds, find_bounds
 from varlog.sim.host import Process
 from varlog.transport.peer import Request
 from varlog.wire.batch import encode_batch, read_header
@@ -318,7 +319,7 @@ def test_a_slow_reader_bounds_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
             first = await anext(batches)
             await asyncio.sleep(0.1)
             assert first.count == 10
-            (feed,) = subscription._feeds
+            (feed,) = subscription._source.feeds
             assert feed._buffered[1] <= 2 * 10_000_000  # type: ignore[index]
             total = first.count
             async for batch in batches:
@@ -348,6 +349,47 @@ def test_leaving_a_loop_stops_the_readers() -> None:
                 assert len(scope) == before + 3
             await until(lambda: len(scope) == before)
             assert len(log._context.routes.listeners) == 1
+
+    run(story())
+
+
+def test_iterating_again_goes_on_where_it_was() -> None:
+    async def story() -> None:
+        async with scripted(nodes=3, streams=3) as (cluster, client):
+            fill(cluster, *MIXED)
+            log: Log = client.log("log")
+            await log.info()
+            at_work = log._context.scope
+            before = len(at_work)
+            subscription = log.subscribe()
+            found = [await anext(subscription)]
+            for count in (5, 12):
+                async for entry in subscription:
+                    found.append(entry)
+                    if len(found) == count:
+                        break
+            assert positions(found) == list(range(1, 13))
+            assert len(at_work) == before + 3
+            del subscription  # without the garbage collector
+            await until(lambda: len(at_work) == before)
+
+    run(story())
+
+
+def test_closing_before_the_first_entry_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            fill(cluster, (1, 1))
+            subscription = client.log("log").subscribe(stop=2)
+
+            async def closed_meanwhile(*arguments: Any, **options: Any) -> Bounds:
+                bounds = await find_bounds(*arguments, **options)
+                await subscription.aclose()
+                return bounds
+
+            monkeypatch.setattr("varlog.client.subscription.find_bounds", closed_meanwhile)
+            assert await _all(subscription) == []
+            assert [batch async for batch in subscription.batches()] == []
 
     run(story())
 
@@ -396,6 +438,8 @@ def test_unhappy_positions() -> None:
             for start in (0, -1, 1 << 63, "1", 1.0, True):
                 with pytest.raises(InvalidArgument):
                     log.subscribe(start)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="number of a log stream"):
+                log.subscribe(stream="1")  # type: ignore[arg-type]
             with pytest.raises(NotFound):
                 await take(client.log("other").subscribe(), 1)
 

@@ -168,9 +168,13 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-@cache
 def _filesystem(place: Place) -> Any:
-    """One for each place and process: it keeps connections."""
+    return _filesystem_of(place, os.getpid())
+
+
+@cache
+def _filesystem_of(place: Place, process: int) -> Any:
+    """One for each place and process: it keeps connections, which a forked process must not share with its parent."""
     from pyarrow.fs import LocalFileSystem, S3FileSystem
 
     if place.folder is not None:

@@ -1,6 +1,7 @@
 """Archives for the event loop: files are read by threads, a row group ahead of whoever reads."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -89,8 +90,13 @@ def _of_stream(rows: "pyarrow.RecordBatch", stream: int) -> "pyarrow.RecordBatch
     return rows.filter(compute.equal(rows["stream"], stream))
 
 
-@cache
 def _threads() -> ThreadPoolExecutor:
+    return _threads_of(os.getpid())
+
+
+@cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
+    """One for each process: a forked one has the pool of its parent, but none of the threads."""
     return ThreadPoolExecutor(THREADS, thread_name_prefix="varlog-archive")
 
 

@@ -4,7 +4,9 @@ import asyncio
 import os
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from varlog.base.errors import TooLarge
@@ -57,9 +59,24 @@ def _summary(log: str, entries: int, first: int | None, last: int | None) -> str
     return f"appended {entries:,} entries to {log} at {first:,}..{last:,}"
 
 
+async def _read(source: int) -> bytes:
+    """The next bytes; none at the end. A thread that waits for input cannot be called back, and is not waited for."""
+    chunk: Future[bytes] = Future()
+    chunk.set_running_or_notify_cancel()
+    threading.Thread(target=_fill, args=(chunk, source), name="varlog input", daemon=True).start()
+    return await asyncio.wrap_future(chunk)
+
+
+def _fill(chunk: "Future[bytes]", source: int) -> None:
+    try:
+        chunk.set_result(os.read(source, CHUNK_BYTES))
+    except OSError as error:
+        chunk.set_exception(error)
+
+
 async def _everything(source: int) -> bytes:
     data = bytearray()
-    while chunk := await asyncio.to_thread(os.read, source, CHUNK_BYTES):
+    while chunk := await _read(source):
         data += chunk
         if len(data) > ENTRY_BYTES:
             raise TooLarge(
@@ -91,7 +108,7 @@ async def _append_lines(log: "Log", source: int, key: bytes | None) -> dict[str,
 async def _lines(source: int) -> AsyncIterator[list[bytes]]:
     """Lines without their ends, as they come; the last need not have one."""
     rest = b""
-    while chunk := await asyncio.to_thread(os.read, source, CHUNK_BYTES):
+    while chunk := await _read(source):
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > ENTRY_BYTES:
             raise TooLarge(f"a line is larger than an entry may be ({ENTRY_BYTES:,} bytes)", ENTRY_BYTES)

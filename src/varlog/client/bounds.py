@@ -34,6 +34,22 @@ def check_position(value: object, what: str, least: int = FIRST_GLSN) -> Glsn:
     return Glsn(value)
 
 
+def check_stream(value: object) -> StreamId | None:
+    """The log stream that somebody gave, if he did. Whether there is such a one is seen later."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgument(f"stream is the number of a log stream, not {value!r}")
+    return StreamId(value)
+
+
+def check_seconds(value: object, what: str) -> float:
+    """How long something may take, as somebody gave it."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise InvalidArgument(f"{what} is a positive number of seconds, not {value!r}")
+    return value
+
+
 def check_count(value: object, what: str) -> int:
     """A number of things that somebody gave."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 1 << 31:

@@ -11,7 +11,7 @@ from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavail
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
 from varlog.client.appender import Appender
-from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
+from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names, check_seconds
 from varlog.client.choice import Choice
 from varlog.client.context import LogContext
 from varlog.client.describe import (
@@ -44,9 +44,7 @@ def connect(url: str, *, timeout: float = TIMEOUT_SECONDS, zone: str = "", world
     `timeout` is how long every call may take that does not say otherwise. Subscriptions read from replicas in
     `zone`, as nodes were told theirs, where there are any.
     """
-    if not timeout > 0:
-        raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
-    return Cluster(parse_url(url), timeout, world, zone)
+    return Cluster(parse_url(url), check_seconds(timeout, "a timeout"), world, zone)
 
 
 class Cluster:
@@ -254,9 +252,7 @@ class Cluster:
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
             return self._timeout
-        if not timeout > 0:
-            raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
-        return timeout
+        return check_seconds(timeout, "a timeout")
 
 
 def _creation(

@@ -4,7 +4,7 @@ Whatever is accepted here can be encoded, alone or together with others: a batch
 callers share must not fail because of one of them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -94,6 +94,8 @@ def many_entries(
     """The columns of a batch; `key` and a single mapping of headers go to every entry."""
     if isinstance(payloads, str | bytes | bytearray | memoryview):
         raise InvalidArgument("a batch is a list of entries, not a single one")
+    if not isinstance(payloads, Iterable):
+        raise InvalidArgument(f"a batch is a list of entries, not {type(payloads).__name__}")
     listed = list(payloads)
     if not listed:
         raise InvalidArgument("an append needs at least one entry")
@@ -125,6 +127,8 @@ def _all_keys(count: int, key: Buffer | None, keys: Sequence[Buffer | None] | No
         return [as_bytes(key, "a key")] * count
     if keys is None:
         return None
+    if not isinstance(keys, Collection):
+        raise InvalidArgument(f"keys are a list, one for each entry, not {type(keys).__name__}")
     if len(keys) != count:
         raise InvalidArgument(f"{len(keys)} keys for {count} entries")
     return [None if each is None else as_bytes(each, "a key") for each in keys]
@@ -135,6 +139,8 @@ def _all_headers(count: int, headers: Headers | Sequence[Headers] | None) -> lis
         return None
     if isinstance(headers, Mapping):
         return [checked_headers(headers)] * count
+    if not isinstance(headers, Collection):
+        raise InvalidArgument(f"headers are a mapping, or a list of them for the entries, not {type(headers).__name__}")
     if len(headers) != count:
         raise InvalidArgument(f"{len(headers)} mappings of headers for {count} entries")
     return [checked_headers(each) for each in headers]

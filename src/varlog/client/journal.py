@@ -11,7 +11,7 @@ from types import TracebackType
 
 from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unsupported
 from varlog.client.appender import Appender
-from varlog.client.bounds import check_milliseconds
+from varlog.client.bounds import check_milliseconds, check_seconds
 from varlog.client.columns import many_entries, one_entry
 from varlog.client.context import LogContext
 from varlog.client.entry import Ack
@@ -71,8 +71,8 @@ class Journal(Log):
         if info is None:
             raise InvalidArgument("use the journal inside `async with cluster.journal(...)`")
         milliseconds = check_milliseconds(ttl, "ttl")
-        if timeout is not None and not timeout > 0:
-            raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
+        if timeout is not None:
+            check_seconds(timeout, "a timeout")
         number = self._context.world.random.getrandbits(ID_BITS) or 1
         leader = pb.JournalLeader(id=number, ttl_ms=milliseconds, name=name)
         return JournalLeader(Leadership(self._context, info, leader, self._timeout, timeout))

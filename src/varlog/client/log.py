@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
-from varlog.base.errors import InvalidArgument, OutcomeUnknown, Timeout, Unavailable
-from varlog.base.ids import Glsn, ProducerToken, StreamId
+from varlog.base.errors import OutcomeUnknown, Timeout, Unavailable
+from varlog.base.ids import Glsn, ProducerToken
 from varlog.client.appender import Appender
 from varlog.client.archiving import record_archive
-from varlog.client.bounds import check_position
+from varlog.client.bounds import check_position, check_seconds, check_stream
 from varlog.client.columns import Columns, check_compression, many_entries, one_entry
 from varlog.client.context import LogContext
 from varlog.client.describe import ArchiveDescription, LogDescription, describe_log
@@ -67,7 +67,7 @@ class Log:
         `token`, given to `retry`, settles it. Any other error: the entry is not in the log.
         """
         plain = key is None and headers is None and expect is None and timeout is None and not compress
-        if plain and type(payload) is bytes:
+        if plain and type(payload) is bytes and (stream is None or type(stream) is int):
             future = self._appender.try_append(payload, stream, self._timeout)
             if future is not None:
                 return await future
@@ -99,7 +99,7 @@ class Log:
         if compress:
             check_compression()
         position = None if expect is None else check_position(expect, "expect")
-        return await self._appender.append(columns, stream, compress, self._seconds(timeout), position)
+        return await self._appender.append(columns, check_stream(stream), compress, self._seconds(timeout), position)
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
         info = await self._context.routes.resolve(self._seconds(timeout))
@@ -145,7 +145,7 @@ class Log:
             self._context,
             linger=linger,
             id=id,
-            stream=None if stream is None else StreamId(stream),
+            stream=check_stream(stream),
             max_batch_bytes=max_batch_bytes,
             max_in_flight_bytes=max_in_flight_bytes,
             compress=compress,
@@ -183,11 +183,11 @@ class Log:
             self._context,
             start=None if start is None else check_position(start, "start"),
             stop=None if stop is None else check_position(stop, "stop"),
-            stream=None if stream is None else StreamId(stream),
+            stream=check_stream(stream),
             wait=wait,
             junk=junk,
             timeout=self._seconds(timeout),
-            patience=patience,
+            patience=check_seconds(patience, "patience"),
         )
 
     async def tail(self, *, timeout: float | None = None) -> Glsn:
@@ -310,9 +310,7 @@ class Log:
     def _seconds(self, timeout: float | None) -> float:
         if timeout is None:
             return self._timeout
-        if not timeout > 0:
-            raise InvalidArgument(f"a timeout is a positive number of seconds, not {timeout}")
-        return timeout
+        return check_seconds(timeout, "a timeout")
 
 
 def _capabilities(info: pb.LogInfo) -> frozenset[str]:

@@ -58,12 +58,12 @@ class Producer:
         compress: bool,
         timeout: float,
     ) -> None:
-        if not 0 <= linger <= timeout:
-            raise InvalidArgument(f"linger is 0 to {timeout:g} seconds, not {linger}")
-        if not 0 < max_batch_bytes <= MOST_BATCH_BYTES:
-            raise InvalidArgument(f"max_batch_bytes is 1 to {MOST_BATCH_BYTES}, not {max_batch_bytes}")
-        if max_in_flight_bytes < 1:
-            raise InvalidArgument(f"max_in_flight_bytes is at least 1, not {max_in_flight_bytes}")
+        if not isinstance(linger, int | float) or not 0 <= linger <= timeout:
+            raise InvalidArgument(f"linger is 0 to {timeout:g} seconds, not {linger!r}")
+        if not isinstance(max_batch_bytes, int) or not 0 < max_batch_bytes <= MOST_BATCH_BYTES:
+            raise InvalidArgument(f"max_batch_bytes is 1 to {MOST_BATCH_BYTES}, not {max_batch_bytes!r}")
+        if not isinstance(max_in_flight_bytes, int) or max_in_flight_bytes < 1:
+            raise InvalidArgument(f"max_in_flight_bytes is at least 1, not {max_in_flight_bytes!r}")
         if compress:
             check_compression()
         self._context = context
@@ -298,9 +298,9 @@ class Producer:
     def _is_repeated(self, sequence: int) -> bool:
         if not self._outlet.named:
             raise InvalidArgument("only a producer with an id numbers its batches")
-        if not 0 <= sequence <= self._outlet.next_sequence:
+        if not isinstance(sequence, int) or not 0 <= sequence <= self._outlet.next_sequence:
             raise InvalidArgument(
-                f"the next batch of this producer is number {self._outlet.next_sequence}, not {sequence}"
+                f"the next batch of this producer is number {self._outlet.next_sequence}, not {sequence!r}"
             )
         return sequence < self._outlet.next_sequence
 
@@ -311,7 +311,7 @@ class Producer:
         chunk.stamp(producer, sequence)
         token = ProducerToken(producer, sequence, route.id, route.log, route.segment, 0, chunk.count, bytes(chunk.data))
         future = self._new_future()
-        future.set_result(await Retry(self._context, token).run(self._timeout))
+        future.set_result(await Retry(self._context, token, numbered=True).run(self._timeout))
         return future
 
     # ------------------------------------------------------------ room

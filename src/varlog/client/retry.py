@@ -41,14 +41,19 @@ def check_token(token: object) -> ProducerToken:
 
 
 class Retry:
-    """One token, sent again until it is answered."""
+    """One token, sent again until it is answered.
 
-    def __init__(self, context: LogContext, token: ProducerToken) -> None:
+    With `numbered` it stands for a whole batch that the application numbered: what the log has under that number
+    may have another number of entries, and has its own Ack.
+    """
+
+    def __init__(self, context: LogContext, token: ProducerToken, *, numbered: bool = False) -> None:
         self._context = context
         self._world = context.world
         self._pool = context.pool
         self._routes = context.routes
         self._token = token
+        self._numbered = numbered
         self._request = pb.AppendRequest(log=token.log, segment=token.segment, stream=token.stream)
         self._turn = 0
 
@@ -118,7 +123,8 @@ class Retry:
         if not reply.glsn:
             raise self._unknown("it is in the log, at a position no longer remembered")
         first = reply.glsn + self._token.index
-        return Ack(Glsn(first), Glsn(first + self._token.count - 1), self._token.stream)
+        count = reply.count if self._numbered else self._token.count
+        return Ack(Glsn(first), Glsn(first + count - 1), self._token.stream)
 
     def _route(self) -> StreamRoute:
         for route in self._routes.streams:

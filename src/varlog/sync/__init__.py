@@ -4,7 +4,8 @@
         cluster.log("orders").append(b"x")
 
 There is no logic here: every call is handed to the loop's thread and waited for. Objects may be used
-from several threads. A subscription brings whole batches over from the loop's thread, not entries.
+from several threads, but for the loop's own, on which futures of a producer call what was to be called
+when they are done. A subscription brings whole batches over from the loop's thread, not entries.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -52,8 +53,11 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
+        """See `varlog.Cluster.close`; what other threads wait for ends in an error. A forked process lets it go."""
+        if self._thread is not None:
+            self._thread.check_caller()
         thread, self._thread = self._thread, None
-        if thread is not None:
+        if thread is not None and thread.alive:
             try:
                 thread.run(self._cluster.close())
             finally:
@@ -101,7 +105,10 @@ class Cluster:
         return Log(self._run(work), self._running)
 
     def log(self, name: str) -> "Log":
-        return Log(self._cluster.log(name), self._running)
+        async def handle() -> client.Log:
+            return self._cluster.log(name)  # whatever all handles of a log share is made on the loop's thread alone
+
+        return Log(self._run(handle()), self._running)
 
     def journal(
         self,
@@ -113,10 +120,12 @@ class Cluster:
         roll_seconds: float = 0.0,
         timeout: float | None = None,
     ) -> "Journal":
-        made = self._cluster.journal(
-            name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
-        )
-        return Journal(made, self._running)
+        async def handle() -> client.Journal:
+            return self._cluster.journal(
+                name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
+            )
+
+        return Journal(self._run(handle()), self._running)
 
     def logs(self, *, timeout: float | None = None) -> list[client.LogDescription]:
         return self._run(self._cluster.logs(timeout=timeout))

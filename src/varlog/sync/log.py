@@ -1,7 +1,7 @@
 """A log, its producers and subscriptions, without await."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
@@ -192,7 +192,7 @@ class Producer:
     def send(
         self, payload: Buffer, *, key: Buffer | None = None, headers: Headers | None = None
     ) -> "Future[client.Ack]":
-        return self._hand_over(self._producer.send(payload, key=key, headers=headers))
+        return self._hand_over(lambda: self._producer.send(payload, key=key, headers=headers))
 
     def send_batch(
         self,
@@ -204,14 +204,16 @@ class Producer:
         sequence: int | None = None,
     ) -> "Future[client.Ack]":
         return self._hand_over(
-            self._producer.send_batch(payloads, key=key, keys=keys, headers=headers, sequence=sequence)
+            lambda: self._producer.send_batch(payloads, key=key, keys=keys, headers=headers, sequence=sequence)
         )
 
-    def _hand_over(self, sending: "Coroutine[Any, Any, asyncio.Future[client.Ack]]") -> "Future[client.Ack]":
+    def _hand_over(
+        self, begin: "Callable[[], Coroutine[Any, Any, asyncio.Future[client.Ack]]]"
+    ) -> "Future[client.Ack]":
         outcome: Future[client.Ack] = Future()
 
         async def send() -> None:
-            (await sending).add_done_callback(lambda sent: _copy(sent, outcome))
+            (await begin()).add_done_callback(lambda sent: _copy(sent, outcome))
 
         self._thread.run(send())
         return outcome
@@ -259,26 +261,17 @@ class Subscription(Iterator[client.Entry]):
     def __init__(self, subscription: client.Subscription, thread: LoopThread) -> None:
         self._subscription = subscription
         self._thread = thread
-        self._entries: Iterator[client.Entry] | None = None
+        self._entries = _entries(self.batches())
 
     def __iter__(self) -> Iterator[client.Entry]:
-        for batch in self.batches():
-            yield from batch
+        return self._entries
 
     def __next__(self) -> client.Entry:
-        if self._entries is None:
-            self._entries = iter(self)
         return next(self._entries)
 
     def batches(self) -> Iterator[client.ReadBatch]:
         """The same, batch by batch."""
-        runs = self._subscription.runs()
-        try:
-            while (ready := self._thread.run(_next(runs))) is not None:
-                yield from ready
-        finally:
-            if self._thread.alive:
-                self._thread.run(_close(runs))
+        return _batches(self._subscription.runs(), self._thread)
 
     def close(self) -> None:
         """Stop; nothing is read any more."""
@@ -294,9 +287,19 @@ class Subscription(Iterator[client.Entry]):
         self.close()
 
 
+def _batches(runs: AsyncGenerator[list[client.ReadBatch], None], thread: LoopThread) -> Iterator[client.ReadBatch]:
+    """Holds no subscription: that holds it, and together they could be freed by the garbage collector alone.
+
+    Whoever leaves early does not wait: the loop ends a generator that nobody holds any more.
+    """
+    while (ready := thread.run(_next(runs))) is not None:
+        yield from ready
+
+
+def _entries(batches: Iterator[client.ReadBatch]) -> Iterator[client.Entry]:
+    for batch in batches:
+        yield from batch
+
+
 async def _next(runs: AsyncGenerator[list[client.ReadBatch], None]) -> list[client.ReadBatch] | None:
     return await anext(runs, None)
-
-
-async def _close(runs: AsyncGenerator[list[client.ReadBatch], None]) -> None:
-    await runs.aclose()

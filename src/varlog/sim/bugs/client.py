@@ -8,7 +8,7 @@ from varlog.base.ids import Glsn
 from varlog.client.bounds import Bounds
 from varlog.client.entry import ReadBatch
 from varlog.client.session import Flight, Session
-from varlog.client.subscription import Subscription
+from varlog.client.subscription import Source
 from varlog.client.writer import Carried, StreamWriter
 from varlog.core.merge import Merge
 from varlog.sim.bugs.registry import bug, swap
@@ -33,16 +33,16 @@ def retry_with_new_identity() -> Iterator[None]:
     lambda weather: weather.shape.archivers > 0 and weather.shape.subscribers > 0,
 )
 def seam_passed_over() -> Iterator[None]:
-    plain = Subscription._from_archive
+    plain = Source._from_archive
 
-    async def from_archive(self: Subscription, bounds: Bounds, left: int) -> AsyncGenerator[list[ReadBatch], None]:
+    async def from_archive(self: Source, bounds: Bounds, left: int) -> AsyncGenerator[list[ReadBatch], None]:
         async with aclosing(plain(self, bounds, left)) as runs:
             async for run in runs:
                 yield run
-        info = self._context.routes.info
+        info = self.context.routes.info
         bounds.start = Glsn(max(bounds.start, info.archived if info is not None else 0))
 
-    with swap(Subscription, _from_archive=from_archive):
+    with swap(Source, _from_archive=from_archive):
         yield
 
 

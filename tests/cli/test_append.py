@@ -1,0 +1,70 @@
+"""What `varlog append` does with its input."""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from varlog.base.errors import TooLarge
+from varlog.base.limits import ENTRY_BYTES
+from varlog.cli import append
+from varlog.runtime.loop import run
+
+RELEASE_SECONDS = 10.0
+"""Should it wait for input all the same, that ends after so long."""
+
+
+def test_it_ends_at_once_while_it_waits_for_input() -> None:
+    reading, writing = os.pipe()
+    released = threading.Event()
+
+    def release() -> None:
+        released.set()
+        os.close(writing)
+
+    async def story() -> None:
+        for work in (append._everything(reading), anext(append._lines(reading))):
+            waiting = asyncio.ensure_future(work)
+            await asyncio.sleep(0.02)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    timer = threading.Timer(RELEASE_SECONDS, release)
+    timer.start()
+    try:
+        run(story())
+        assert not released.is_set()
+    finally:
+        timer.cancel()
+        if not released.is_set():
+            os.close(writing)
+        for thread in threading.enumerate():
+            if thread.name == "varlog input":
+                thread.join()
+        os.close(reading)
+
+
+def test_input_comes_in_pieces_and_may_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "CHUNK_BYTES", 3)
+    file = tmp_path / "input"
+    file.write_bytes(b"one\n\nthree\nno end")
+
+    async def lines(source: int) -> list[bytes]:
+        return [line async for some in append._lines(source) for line in some]
+
+    with open(file, "rb") as source:
+        assert run(lines(source.fileno())) == [b"one", b"", b"three", b"no end"]
+        source.seek(0)
+        assert run(append._everything(source.fileno())) == file.read_bytes()
+    monkeypatch.setattr(append, "CHUNK_BYTES", 1 << 20)
+    file.write_bytes(bytes(ENTRY_BYTES + 1))
+    for work in (lines, append._everything):
+        with open(file, "rb") as source, pytest.raises(TooLarge):
+            run(work(source.fileno()))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(IsADirectoryError):
+        run(append._everything(folder))
+    os.close(folder)
