@@ -158,6 +158,19 @@ class Excuses:
         tails = [each.contiguous for each in whole]
         return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
 
+    def end_may_be_too_low(self, info: pb.LogInfo) -> bool:
+        """Not under `cut`: rot in what a replica wrote last, with nothing synced behind it, looks like a write that was
+        torn, and is cut off when its node starts again. If nobody else is there to say more, that replica alone tells
+        where its segment ends: what was acknowledged behind is gone. Nothing on its disk could have told it."""
+        rotten = [path for host in self._cluster.nodes for platter in host.platters for path in platter.rotten_ends]
+        return any(
+            path.startswith(f"replicas/{info.id}.{segment.epoch}.{stream.id}") and path.endswith(".data")
+            for path in rotten
+            for segment in info.chain
+            if segment.ordering != "cut"
+            for stream in segment.streams
+        )
+
     def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         """Whether a member is left that nothing has happened to."""
         return any(

@@ -30,12 +30,14 @@ BLOCK = 512
 class Content:
     """One file's bytes. Lives on while it is open, whatever happens to its name."""
 
-    __slots__ = ("_syncing_size", "busy_until", "data", "dirty", "doomed", "durable_size", "syncing")
+    __slots__ = ("_syncing_size", "busy_until", "data", "dirty", "doomed", "durable_size", "newest", "syncing")
 
     def __init__(self) -> None:
         self.busy_until = 0.0
         """Virtual time at which the operations given so far are done; see `sim.disk`."""
         self.data = bytearray()
+        self.newest = 0
+        """Where the last write began."""
         self.durable_size = 0
         self._syncing_size = 0
         self.dirty: dict[int, bytes] = {}
@@ -52,6 +54,7 @@ class Content:
             self.data.extend(bytes(end - len(self.data)))
         self._remember(offset, end)
         self.data[offset:end] = data
+        self.newest = offset
 
     def extend(self, size: int) -> None:
         """Longer, with zeros; never shorter."""
@@ -156,6 +159,8 @@ class Platter:
     """The next so many syncs fail."""
     failed_syncs: list[str] = field(default_factory=list)
     """Paths of files and folders whose sync failed."""
+    rotten_ends: list[str] = field(default_factory=list)
+    """Paths of files that rotted in what was written last."""
     generation: int = 0
     locked: bool = False
     busy_until: float = 0.0
@@ -307,6 +312,8 @@ class Platter:
             return ""
         at = self.random.choice(written)
         content.data[at] ^= 1 << self.random.randrange(8)
+        if at >= content.newest:
+            self.rotten_ends.append(path)
         return f"{path} at {at}"
 
     def rot(self) -> bool:

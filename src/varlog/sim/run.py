@@ -17,7 +17,7 @@ from varlog.base.invariant import InvariantBroken
 from varlog.client import chain
 from varlog.sim import bugs
 from varlog.sim.bugs.registry import swap
-from varlog.sim.checkers import Violation, check_history
+from varlog.sim.checkers import Violation
 from varlog.sim.climate import draw
 from varlog.sim.loop import Defective, SimulationError, make_loop
 from varlog.sim.scenario import Scenario
@@ -100,7 +100,7 @@ def run_seed(
         with impatient, bugs.planted(plant) if plant else nullcontext():
             try:
                 loop.run(scenario.play())
-                result.violations = scenario.violations + check_history(scenario.history)
+                result.violations = scenario.judge()
             finally:
                 loop.close()
     except (SimulationError, InvariantBroken, VarlogError) as error:

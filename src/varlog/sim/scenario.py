@@ -20,7 +20,7 @@ from varlog.runtime.timeout import within
 from varlog.sim.archive import Archiver
 from varlog.sim.audit import audit_node, read_whole_log
 from varlog.sim.candidates import Chair
-from varlog.sim.checkers import Violation
+from varlog.sim.checkers import Violation, check_history
 from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.drainer import Drainer
 from varlog.sim.excuses import Excuses, streams_of
@@ -51,6 +51,9 @@ CALM_START = 0.7
 
 ARCHIVE_FAILS = 0.03
 """Share of the reads of archives that fail while faults strike."""
+
+LOST_WITH_THE_END = ("I1", "I2", "I3", "I4", "I10")
+"""What an end that is too low breaks."""
 
 Result = TypeVar("Result")
 
@@ -105,6 +108,12 @@ class Scenario:
         drained = {"drained": drainer.count} if drainer is not None and drainer.count else {}
         reshaped = {"reshaped": self._reshaper.count} if self._reshaper is not None and self._reshaper.count else {}
         return self._nemesis.struck | drained | reshaped
+
+    def judge(self) -> list[Violation]:
+        """Everything that went wrong in this run."""
+        excused = [name for name, info in self.infos.items() if self.excuses.end_may_be_too_low(info)]
+        found = self.violations + check_history(self.history)
+        return [each for each in found if each.invariant not in LOST_WITH_THE_END or each.log not in excused]
 
     def summary(self) -> str:
         """What happened, in numbers."""
