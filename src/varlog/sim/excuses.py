@@ -163,13 +163,14 @@ class Excuses:
         torn, and is cut off when its node starts again. If nobody else is there to say more, that replica alone tells
         where its segment ends: what was acknowledged behind is gone. Nothing on its disk could have told it."""
         rotten = [path for host in self._cluster.nodes for platter in host.platters for path in platter.rotten_ends]
-        return any(
-            path.startswith(f"replicas/{info.id}.{segment.epoch}.{stream.id}") and path.endswith(".data")
-            for path in rotten
+        names = [
+            f"{info.id}.{segment.epoch}.{stream.id}"
             for segment in info.chain
             if segment.ordering != "cut"
             for stream in segment.streams
-        )
+        ]
+        folders = [path.split("/")[1] for path in rotten if path.endswith(".data")]
+        return any(".".join(folder.split(".")[:3]) in names for folder in folders)  # a copy has its number behind
 
     def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         """Whether a member is left that nothing has happened to."""
