@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, Unsupported
 from varlog.metadata.blocks import fill, write_again
-from varlog.metadata.log import check_log
 from varlog.metadata.notes import Note, Notes, make_notes
 from varlog.metadata.rows import NO_ROW, checked, counter, set_counter, translate
+from varlog.metadata.write_ahead import check_log
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk_worker import translate as translate_system
 from varlog.runtime.lock import LOCK_FILE, sync_folder

@@ -269,10 +269,8 @@ class Writer:
     async def _prepare_file(self) -> None:
         try:
             await self._pool.ensure()
-        except NoSpace:
-            pass  # the pool remembers it, and batches are refused once the current file is full
         except VarlogError:
-            pass  # the next roll meets it again, where somebody waits for the outcome
+            pass  # the next roll meets it again, where somebody waits for the outcome; of a full volume the pool knows
         finally:
             self._preparing = False
 

@@ -8,11 +8,10 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
 from varlog.base.errors import ConnectionLost, InvalidArgument, Unavailable, VarlogError
+from varlog.client.errors import CLOSED
 from varlog.runtime.loop import loop_factory
 
 Result = TypeVar("Result")
-
-CLOSED = "the connection to the cluster was closed"
 
 
 class LoopThread:
