@@ -12,6 +12,7 @@ from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, StreamId
 from varlog.ports import Clock
 from varlog.repository import healer as healing
+from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.elections import Elections
 from varlog.repository.healer import Healer
@@ -74,7 +75,9 @@ class Cluster:
 
     def healer(self, clock: Clock, replace: Callable[..., Coroutine[Any, Any, None]]) -> Healer:
         reconfigurer = cast(Reconfigurer, SimpleNamespace(replace=replace))
-        return Healer(clock, self.catalog(), self.orderer(), self.links(), reconfigurer, asyncio.Lock(), 1.5)
+        catalog, links = self.catalog(), self.links()
+        absences = Absences(clock, catalog, links, healing.LOOK_S)
+        return Healer(clock, catalog, self.orderer(), links, reconfigurer, asyncio.Lock(), absences, 1.5)
 
 
 async def nothing(*_: Any) -> None:

@@ -51,7 +51,9 @@ class Absences:
         return max(SHORTEST_S, min((self._look_s, *(each for each in left if each > 0))))
 
     def is_lost(self, node: NodeId, after_s: float) -> bool:
-        """Whether it has been away for so long."""
+        """Whether it has been away for so long, or was removed, maybe while a stream was being placed on it."""
+        if node not in self._catalog.nodes:
+            return True
         since = self._missing.get(node)
         return since is not None and self._clock.now() - since >= after_s
 

@@ -43,9 +43,10 @@ class Healer:
         links: NodeLinks,
         reconfigurer: Reconfigurer,
         changing: asyncio.Lock,
+        absences: Absences,
         lost_s: float,
     ) -> None:
-        """`changing` is held by whoever changes, seals, removes or heals a log."""
+        """`changing` is held by whoever changes, seals, removes or heals a log. `absences` is kept here."""
         self._clock = clock
         self._catalog = catalog
         self._orderer = orderer
@@ -53,7 +54,7 @@ class Healer:
         self._reconfigurer = reconfigurer
         self._changing = changing
         self._lost_s = lost_s
-        self._absences = Absences(clock, catalog, links, LOOK_S)
+        self._absences = absences
         self._looked = asyncio.Event()
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
@@ -100,8 +101,6 @@ class Healer:
         self._not_before = {key: until for key, until in self._not_before.items() if key[0] in logs}
 
     def _is_lost(self, node: NodeId) -> bool:
-        if node not in self._catalog.nodes:
-            return True  # it was removed while a stream was being placed on it
         return self._absences.is_lost(node, self._lost_s)
 
     # ------------------------------------------------------------ one log

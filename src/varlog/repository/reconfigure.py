@@ -28,7 +28,7 @@ from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
-from varlog.repository.sealing import StreamEnd, refuse_unsealable, seal_members
+from varlog.repository.sealing import Sealer, StreamEnd, refuse_unsealable
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -53,8 +53,9 @@ Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
 class Reconfigurer:
     """Ends and begins streams and segments."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks) -> None:
+    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks, sealer: Sealer) -> None:
         self._clock = clock
+        self._sealer = sealer
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
@@ -164,7 +165,7 @@ class Reconfigurer:
         if self._catalog.log(number).chain[-1].ordering == "cut":
             await self._end_by_cut(number, ending, change)
         else:
-            ends, until = await seal_members(self._links, self._clock, self._catalog.log(number))
+            ends, until = await self._sealer.seal(self._catalog.log(number))
             changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
             self._orderer.extend(changed)
         self._links.mend_all(number)
@@ -228,6 +229,7 @@ def _end_streams(segment: pb.SegmentInfo, ends: dict[StreamId, StreamEnd], until
             stream.end_slot = end.slot
             if end.junk is not None:
                 stream.junk_slot = end.junk
+            stream.held_by.extend(end.held_by)
             stream.until_glsn = until
 
 

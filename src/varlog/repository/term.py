@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Callable
 from varlog.base.errors import NotLeader, VarlogError
 from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
+from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.elections import Elections
 from varlog.repository.freshness import Freshness
-from varlog.repository.healer import Healer
+from varlog.repository.healer import LOOK_S, Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.logs import Logs
 from varlog.repository.orderer import WINDOW, Orderer
@@ -25,6 +26,7 @@ from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.reconfigure import Reconfigurer
 from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
+from varlog.repository.sealing import Sealer
 from varlog.repository.service import Service
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers
@@ -44,8 +46,9 @@ class Term:
         self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts), window)
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         parts = (world.clock, self.catalog, self._orderer, self._links)
-        reconfigurer = Reconfigurer(*parts)
-        self._healer = Healer(*parts, reconfigurer, changing, config.lost_ms / 1000)
+        absences, lost_s = Absences(world.clock, self.catalog, self._links, LOOK_S), config.lost_ms / 1000
+        reconfigurer = Reconfigurer(*parts, Sealer(world.clock, self._links, absences, lost_s))
+        self._healer = Healer(*parts, reconfigurer, changing, absences, lost_s)
         self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
         positions = Positions(self._orderer, self._links)
         self._retention = Retention(world.clock, self.catalog, self._links, positions, config.retention_ms / 1000)

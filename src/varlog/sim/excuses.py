@@ -14,7 +14,7 @@ from varlog.sim.host import Host
 from varlog.sim.weather import Shape
 from varlog.wire.proto import varlog_pb2 as pb
 
-END_IS_GONE = "the end of it was on one node alone, which is lost or has rotted"
+END_IS_GONE = "all who had the end of it are lost, have rotted or failed"
 
 
 class Excuses:
@@ -142,10 +142,9 @@ class Excuses:
         return all(self.has_source(info, stream) for stream in streams_of(info))
 
     def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """Not under `cut`: one node alone may have the last slots of a segment when it ends, and be lost, or rot.
+        """Not under `cut`: those that had the last slots of a segment when it ended are lost, have rotted or failed.
 
-        No member had acknowledged them. But they are in the log from then on, and a client that looks for its entry is
-        told its position by that node alone: such an entry is lost with it, and that is excused here, too.
+        That may be one member alone, where the others counted as lost already.
         A replica that has failed, as junk was decided where it has something, has nothing that others could copy.
         """
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
@@ -156,7 +155,12 @@ class Excuses:
         known = self.replicas.get((info.id, stream.id), ())
         whole = [each for each in known if each.reported and each.state != pb.REPLICA_FAILED and each.node not in gone]
         tails = [each.contiguous for each in whole]
-        return stream.state == pb.STREAM_FINALIZED and max(tails, default=0) < stream.end_slot
+        had = [node for node in stream.held_by if node in stream.members]
+        return (
+            stream.state == pb.STREAM_FINALIZED
+            and max(tails, default=0) < stream.end_slot
+            and all(node in gone or self.trouble(info, stream, node) for node in had)
+        )
 
     def end_may_be_too_low(self, info: pb.LogInfo) -> bool:
         """Not under `cut`: rot in what a replica wrote last, with nothing synced behind it, looks like a write that was

@@ -200,10 +200,14 @@ class StoreCommit(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
-    __slots__ = ("replica",)
+    __slots__ = ("replica", "upto", "sources")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
+    upto: int
+    sources: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., upto: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DigestRequest(_message.Message):
     __slots__ = ("replica", "low", "high", "bindings")
@@ -686,7 +690,7 @@ class ForwardedReports(_message.Message):
     def __init__(self, reports: _Optional[_Iterable[_Union[GetReportResponse, _Mapping]]] = ...) -> None: ...
 
 class StreamInfo(_message.Message):
-    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy", "junk_slot")
+    __slots__ = ("id", "members", "state", "end_slot", "from_glsn", "until_glsn", "copy", "junk_slot", "held_by")
     ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -695,6 +699,7 @@ class StreamInfo(_message.Message):
     UNTIL_GLSN_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     JUNK_SLOT_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
     id: int
     members: _containers.RepeatedScalarFieldContainer[int]
     state: StreamState
@@ -703,7 +708,8 @@ class StreamInfo(_message.Message):
     until_glsn: int
     copy: StreamCopy
     junk_slot: int
-    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ..., copy: _Optional[_Union[StreamCopy, _Mapping]] = ..., junk_slot: _Optional[int] = ...) -> None: ...
+    held_by: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., state: _Optional[_Union[StreamState, str]] = ..., end_slot: _Optional[int] = ..., from_glsn: _Optional[int] = ..., until_glsn: _Optional[int] = ..., copy: _Optional[_Union[StreamCopy, _Mapping]] = ..., junk_slot: _Optional[int] = ..., held_by: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StreamCopy(_message.Message):
     __slots__ = ("node", "replaces", "number")
