@@ -179,3 +179,19 @@ def test_when_something_was_sent_is_forgotten_of_replicas_that_a_node_has_no_mor
         assert (list(link.sent_at), list(link.history_at)) == ([there], [there])
 
     asyncio.run(main())
+
+
+def test_nothing_is_dropped_once_it_is_not_known_what_the_store_has() -> None:
+    """A replica that was opened for a change of unknown outcome may be part of the log."""
+
+    async def main() -> None:
+        stage = Stage()
+        stage.catalog.logs[1].next_stream = 10
+        stage.catalog.logs[1].chain[0].streams[0].id = 2
+        await stage.report(1, 0)
+        assert stage.nodes[1].asked == [Method.DROP], "else it is: this one never became part of it"
+        stage.links.stop()
+        await stage.report(2, 0)
+        assert stage.nodes[2].asked == []
+
+    asyncio.run(main())

@@ -303,6 +303,24 @@ def test_a_file_whose_write_or_sync_failed_is_not_written_again(
     on_disk(tmp_path, body)
 
 
+def test_an_error_nobody_foresaw_ends_a_file_and_not_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all who wait for the volume would wait for ever."""
+
+    async def body(disk: RealDisk) -> None:
+        file, other = await disk.open("a", create=True), await disk.open("b", create=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(disk_worker, "_write", lambda *_: next(iter(())))
+            with pytest.raises(DiskFailed, match="StopIteration"):
+                await asyncio.wait_for(file.write(0, [b"bad"], sync=False), 10)
+        with pytest.raises(DiskFailed, match="failed earlier"):
+            await file.write(0, [b"again"], sync=False)
+        await other.write(0, [b"fine"], sync=False)
+
+    on_disk(tmp_path, body)
+
+
 def test_a_full_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(disk: RealDisk) -> None:
         file = await disk.open("a", create=True)

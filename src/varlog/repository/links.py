@@ -82,6 +82,7 @@ class NodeLinks:
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
         self.opening: dict[tuple[LogId, StreamId], None] = {}
         """The same of single streams."""
+        self._stopped = False
 
     # ------------------------------------------------------------ who is there
 
@@ -288,6 +289,11 @@ class NodeLinks:
 
     # ------------------------------------------------------------ putting right
 
+    def stop(self) -> None:
+        """Put nothing right any more: what the store has and what is known here may have parted. A replica that was
+        never part of a log, as far as is known here, may be one of its members by now."""
+        self._stopped = True
+
     def mend_all(self, log: LogId) -> None:
         """Look at every replica of a log now instead of at its next report."""
         for link in self._links.values():
@@ -300,7 +306,7 @@ class NodeLinks:
     ) -> None:
         """One at a time per replica and matter; what fails is seen again at the next report."""
         key = (what, replica)
-        if key not in link.mending:
+        if key not in link.mending and not self._stopped:
             link.mending[key] = None
             self._scope.spawn(self._try(link, key, work), name=f"{what} {replica} on {link.node}")
 

@@ -98,6 +98,7 @@ class Term:
         await self._scope.close()
 
     def _fail(self, error: VarlogError) -> None:
+        self._links.stop()
         if not self.failed.done():
             self.failed.set_result(error)
 

@@ -143,7 +143,7 @@ class DiskWorker:
             writes = [write for write in gathered if write is not None]
             if writes:
                 begun = thread_time()
-                done = self._perform(writes)
+                done = self._perform_or_fail(writes)
                 self._performed += len(writes)
                 _tell(done)
                 if not self._pages.settled:
@@ -151,6 +151,15 @@ class DiskWorker:
                     self._pages.wrote(size, thread_time() - begun)
 
     # ------------------------------------------------------------ one round
+
+    def _perform_or_fail(self, writes: list[Write]) -> list[Completion]:
+        """What nobody foresaw is the end of the files it happened to, not of those who wait for them, nor of others."""
+        try:
+            return self._perform(writes)
+        except Exception as error:  # noqa: BLE001 - each who waits is told
+            for write in writes:
+                write.target.failed = write.target.failed or DiskFailed(f"{write.target.path}: {error!r}")
+            return [(write, write.target.failed) for write in writes]
 
     def _perform(self, writes: list[Write]) -> list[Completion]:
         """Write all in the order given, then sync each file that somebody wants synced."""
