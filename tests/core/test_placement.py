@@ -1,5 +1,7 @@
 """Where replicas go."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +59,18 @@ def test_a_new_node_is_not_given_everything_because_others_hold_what_has_ended()
     nodes = {NodeId(number): Candidate(open=1, replicas=50) for number in (1, 2, 3)} | {NodeId(4): Candidate()}
     placed = place_streams(4, 2, nodes)
     assert sum(NodeId(4) in members for members in placed) == 3, "until it has as much to do as the others"
+
+
+@given(clusters, st.integers(1, 3), st.integers(1, 3))
+def test_those_that_could_not_open_a_replica_are_as_good_as_not_there_unless_needed(
+    nodes: Nodes, streams: int, replicas: int
+) -> None:
+    refused = {NodeId(number + 100): replace(node, refused=True) for number, node in nodes.items()}
+    fit = sum(not node.unfit for node in nodes.values())
+    if fit >= replicas:
+        assert place_streams(streams, replicas, refused | nodes) == place_streams(streams, replicas, nodes)
+    elif 2 * fit >= replicas:
+        assert all(len(set(each)) == replicas for each in place_streams(streams, replicas, refused | nodes))
 
 
 def test_of_nodes_with_as_much_to_do_the_one_with_fewer_replicas_is_taken() -> None:

@@ -3,10 +3,13 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 from tests.servers import Servers, run, servers
 
 import varlog
+from varlog.base.errors import Unavailable
 
 LOGS = 6
 
@@ -60,5 +63,21 @@ def test_rolls_and_failovers_spread_open_streams_and_their_leaders(tmp_path: Pat
             members, primaries, _ = await loads(client)
             assert spread(members, everybody) <= 1, members
             assert spread(primaries, everybody) <= 1, primaries
+
+    run(story())
+
+
+def test_a_node_that_cannot_open_replicas_is_not_chosen_again_and_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4) as cluster, connected(cluster) as client:
+
+            async def refuse(*_: object) -> NoReturn:
+                raise Unavailable("too many open files")
+
+            cluster.nodes[1].replicas.create = refuse  # type: ignore[method-assign, assignment]
+            with pytest.raises(Unavailable, match="too many open files"):
+                await client.create_log("first", replicas=3)
+            log = await client.create_log("second", replicas=3)
+            assert sorted((await log.info()).chain[0].streams[0].members) == [2, 3, 4]
 
     run(story())

@@ -33,6 +33,8 @@ class Candidate:
     full: bool = False
     open: int = 0
     """Of how many open streams it is a member."""
+    refused: bool = False
+    """It could not open a replica a moment ago: others come first."""
 
     @property
     def unfit(self) -> str:
@@ -76,7 +78,9 @@ def _choose(
     taken = dict.fromkeys((node.zone for node in fit.values()), 0)
     for _ in range(replicas):
         left = (node for node in fit if node not in chosen)
-        best = min(left, key=lambda node: (taken[fit[node].zone], counts[node], primaries[node], node))
+        best = min(
+            left, key=lambda node: (fit[node].refused, taken[fit[node].zone], counts[node], primaries[node], node)
+        )
         taken[fit[best].zone] += 1
         chosen.append(best)
     return chosen

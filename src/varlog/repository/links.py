@@ -28,6 +28,8 @@ HISTORY_PAUSE_S = 0.02
 """Between two answers to a node that says it missed commits."""
 MEND_PAUSE_S = 0.05
 """After something could not be put right, before it is tried again."""
+REFUSED_S = 10.0
+"""How long a node that could not open a replica comes after all others."""
 COMMITS_PER_MESSAGE = 1000
 """A node that missed more gets the rest when it has applied these."""
 _UNUSUAL: tuple[pb.LogInfo | None, int, StreamOrder | None] = (pb.LogInfo(), 0, None)
@@ -82,6 +84,8 @@ class NodeLinks:
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
         self.opening: dict[tuple[LogId, StreamId], None] = {}
         """The same of single streams."""
+        self._refused_at: dict[NodeId, float] = {}
+        """When nodes last could not open a replica."""
         self._stopped = False
 
     # ------------------------------------------------------------ who is there
@@ -109,6 +113,7 @@ class NodeLinks:
         self._boots.pop(node, None)
         self.last_seen_us.pop(node, None)
         self.left_at.pop(node, None)
+        self._refused_at.pop(node, None)
         if link is not None:
             link.peer.close()
 
@@ -126,6 +131,15 @@ class NodeLinks:
         """Nodes that can be relied on for new work."""
         silent_since = self._clock.now() - self._silent_s
         return sorted(node for node, link in self._links.items() if link.last_report >= silent_since)
+
+    def refused(self, node: NodeId) -> None:
+        """It could not open a replica."""
+        self._refused_at[node] = self._clock.now()
+
+    def has_refused(self, node: NodeId) -> bool:
+        """A moment ago, so that others are chosen before it."""
+        at = self._refused_at.get(node)
+        return at is not None and self._clock.now() - at < REFUSED_S
 
     def row(self, node: NodeId, replica: ReplicaId) -> pb.LogStreamUncommitReport | None:
         link = self._links.get(node)

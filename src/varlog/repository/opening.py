@@ -26,6 +26,7 @@ def candidates(catalog: Catalog, links: NodeLinks, without: LogId | None = None)
             primaries=primaries[node],
             draining=catalog.nodes[node].draining,
             full=has_no_room(links.volumes(node)),
+            refused=links.has_refused(node),
         )
         for node in connected
     }
@@ -43,8 +44,16 @@ async def open_replicas(
     calls = []
     for stream in streams:
         spec = describe_replica(log, segment, streams, stream)
-        calls += [links.call(NodeId(node), Method.OPEN, pb.OpenRequest(spec=spec)) for node in stream.members]
+        calls += [_open(links, NodeId(node), spec) for node in stream.members]
     await all_or_first_error(calls, f"streams of log {log.name!r} could not be opened")
+
+
+async def _open(links: NodeLinks, node: NodeId, spec: pb.ReplicaSpec) -> None:
+    try:
+        await links.call(node, Method.OPEN, pb.OpenRequest(spec=spec))
+    except VarlogError:
+        links.refused(node)
+        raise
 
 
 def describe_replica(
