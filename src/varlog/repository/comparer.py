@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from varlog.base.errors import VarlogError
-from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.base.ids import NodeId, ReplicaId
 from varlog.ports import Clock
 from varlog.repository.catalog import Catalog
+from varlog.repository.ended import EndedStreams
 from varlog.repository.links import NodeLinks, slots_of
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -47,8 +48,8 @@ class Comparer:
 
     def __init__(self, clock: Clock, catalog: Catalog, links: NodeLinks) -> None:
         self._clock = clock
-        self._catalog = catalog
         self._links = links
+        self._ended = EndedStreams(catalog)
         self._compared: dict[ReplicaId, dict[NodeId, int]] = {}
         """When the replicas that were compared last had been read."""
         self._troubles: dict[ReplicaId, str] = {}
@@ -61,22 +62,19 @@ class Comparer:
         """Until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
-            ended = dict(self._ended())
-            self._compared = {name: known for name, known in self._compared.items() if name in ended}
-            self._troubles = {name: trouble for name, trouble in self._troubles.items() if name in ended}
-            for name, stream in ended.items():
+            self._forget_others()
+            for name in self._ended.turn():
+                stream = self._ended.all.get(name)  # as it is by now
+                if stream is None or stream.HasField("copy"):
+                    continue
                 read = self._read(name, stream)
                 if len(read) > 1 and read != self._compared.get(name):
                     await self._try(name, read)
 
-    def _ended(self) -> list[tuple[ReplicaId, pb.StreamInfo]]:
-        return [
-            (ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id)), stream)
-            for log in self._catalog.logs.values()
-            for segment in log.chain
-            for stream in segment.streams
-            if stream.state == pb.STREAM_FINALIZED and not stream.HasField("copy")
-        ]
+    def _forget_others(self) -> None:
+        ended = self._ended.all.keys() - self._ended.copied.keys()
+        self._compared = {name: known for name, known in self._compared.items() if name in ended}
+        self._troubles = {name: trouble for name, trouble in self._troubles.items() if name in ended}
 
     def _read(self, name: ReplicaId, stream: pb.StreamInfo) -> dict[NodeId, int]:
         """Members whose replica is whole, and when it was read last."""

@@ -73,18 +73,19 @@ class Rebuilder:
         """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
         while True:
             await self._clock.sleep(LOOK_S)
-            ended = self._survey.look()
-            self._forget_others(ended)
-            for name, stream in ended.items():
-                if stream.HasField("copy"):
-                    if name not in self._carried:
-                        self._carried[name] = Slot(0)
-                        self._scope.spawn(self._carry(name), name=f"rebuild {name}")
-                elif self._not_before.get(name, 0.0) <= self._clock.now():
+            names = self._survey.look()
+            self._forget_others()
+            for name in self._survey.ended.copied:
+                if name not in self._carried:
+                    self._carried[name] = Slot(0)
+                    self._scope.spawn(self._carry(name), name=f"rebuild {name}")
+            for name in names:
+                stream = self._survey.ended.all.get(name)  # as it is by now
+                if stream is not None and not stream.HasField("copy"):
                     await self._look_at(name, stream)
 
-    def _forget_others(self, ended: dict[ReplicaId, pb.StreamInfo]) -> None:
-        now = self._clock.now()
+    def _forget_others(self) -> None:
+        now, ended = self._clock.now(), self._survey.ended.all
         self._troubles = {name: trouble for name, trouble in self._troubles.items() if name in ended}
         self._stuck = {name: why for name, why in self._stuck.items() if name in ended}
         self._not_before = {name: until for name, until in self._not_before.items() if until > now}
@@ -93,6 +94,8 @@ class Rebuilder:
 
     async def _look_at(self, name: ReplicaId, stream: pb.StreamInfo) -> None:
         """What is lost comes first, then what is missing, then what is to leave a node."""
+        if self._not_before.get(name, 0.0) > self._clock.now():
+            return
         survey = self._survey
         lost = [node for node in map(NodeId, stream.members) if survey.is_out(node, name, stream.end_slot)]
         self._troubles.pop(name, None)

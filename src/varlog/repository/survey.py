@@ -4,13 +4,12 @@ Looks only; nothing is changed here. A replica is out when its node has been awa
 failed, is damaged or lacks something for good, or lists all it has without it.
 """
 
-from collections.abc import Iterator
-
-from varlog.base.ids import Epoch, NodeId, ReplicaId, Slot, StreamId
+from varlog.base.ids import NodeId, ReplicaId, Slot
 from varlog.core.placement import place_replacement
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
+from varlog.repository.ended import EndedStreams
 from varlog.repository.links import NodeLinks, is_hurt, slots_of
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
@@ -35,31 +34,16 @@ class Survey:
         self._links = links
         self._rebuild_s = rebuild_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
-        self._copied_at = -1
-        self._being_copied: list[pb.StreamInfo] = []
+        self.ended = EndedStreams(catalog)
         self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
         """Until when a node is not chosen for a stream, unless it is the only one."""
 
-    def look(self) -> dict[ReplicaId, pb.StreamInfo]:
-        """To be called every `LOOK_S`; all streams that have ended."""
+    def look(self) -> list[ReplicaId]:
+        """To be called every `LOOK_S`; those of the ended streams whose turn it is."""
         self._absences.look()
-        now, ended = self._clock.now(), dict(self.ended())
+        now = self._clock.now()
         self._avoid = {key: until for key, until in self._avoid.items() if until > now}
-        return ended
-
-    def ended(self) -> Iterator[tuple[ReplicaId, pb.StreamInfo]]:
-        for number, log in self._catalog.logs.items():
-            for segment in log.chain if not log.removing else ():
-                for stream in segment.streams:
-                    if stream.state == pb.STREAM_FINALIZED:
-                        yield ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id)), stream
-
-    def _copied(self) -> list[pb.StreamInfo]:
-        """Streams of which a copy is under way: few among many, looked for once after every change."""
-        if self._copied_at != self._catalog.changes:
-            self._copied_at = self._catalog.changes
-            self._being_copied = [stream for _, stream in self.ended() if stream.HasField("copy")]
-        return self._being_copied
+        return self.ended.turn()
 
     def avoid(self, name: ReplicaId, node: NodeId, seconds: float) -> None:
         """A copy was given up there."""
@@ -102,7 +86,7 @@ class Survey:
 
     def sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
         """Members that have all of it, those that few copies read from first."""
-        busy = [member for each in self._copied() for member in each.members]
+        busy = [member for each in self.ended.copied.values() for member in each.members]
         connected = dict.fromkeys(self._links.connected())
         found = []
         for node in map(NodeId, stream.members):
@@ -115,7 +99,7 @@ class Survey:
 
     def choose(self, name: ReplicaId, stream: pb.StreamInfo, lost: NodeId, *, only_fit: bool) -> NodeId | None:
         """The node to copy to, if there is one, and not too much is copied already."""
-        under_way = [each.copy.node for each in self._copied()]
+        under_way = [each.copy.node for each in self.ended.copied.values()]
         if len(under_way) >= COPIES_AT_ONCE:
             return None
         row = self._links.row(lost, name)
