@@ -46,6 +46,11 @@ class Machine:
         """The floor the prototype of this design was measured against: one sync, and one with three at once."""
         return self.sync_1k_s + self.sync_1k_three_s
 
+    @property
+    def append_path_s(self) -> float:
+        """The same with the five messages that an append waits for under `cut`, one after the other."""
+        return self.append_alone_s + 2.5 * self.echo_s
+
 
 def measure(folder: Path, seconds: float = 0.5) -> Machine:
     """Takes some seconds."""

@@ -1,6 +1,7 @@
 """Where a segment ends is recorded when as many members as acknowledge have what is before it, or all that can."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import NoSpace, Unavailable
+from varlog.repository.sealing import Sealer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -91,5 +93,29 @@ def test_what_lies_before_the_end_of_another_stream_is_on_all_members_before_it_
             assert (sealed.end, ends(sealed)) == (4, [(2, None), (1, None)])
             assert [list(each.held_by) for each in sealed.streams] == [list(each.members) for each in sealed.streams]
             await all_of(cluster, {1: b"1", 2: b"2", 3: b"3"}, 3)
+
+    run(story())
+
+
+def test_a_segment_begins_when_the_one_before_it_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is as old as the next segment is all that is in this one: retention goes by that."""
+    plain = Sealer.seal
+    sent_us = 0
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await create_led(cluster)
+            peer = await cluster.to_node(log.chain[0].streams[0].members[0])
+
+            async def seal(sealer: Sealer, sealed: pb.LogInfo) -> object:
+                nonlocal sent_us
+                await asyncio.sleep(0.05)
+                sent_us = time.time_ns() // 1000
+                await append(peer, log, batch(b"late"))
+                return await plain(sealer, sealed)
+
+            monkeypatch.setattr(Sealer, "seal", seal)
+            assert (await roll(cluster)).end == 2
+            assert (await record(cluster)).chain[1].created_us >= sent_us > 0
 
     run(story())

@@ -99,7 +99,6 @@ class Reconfigurer:
             ack=wanted.ack,
             unit=wanted.unit,
             replication=wanted.replication,
-            created_us=self._clock.wall_us(),
         )
         leads = leader if leader is not None else log.chain[-1].leader
         if leads.id:
@@ -111,6 +110,7 @@ class Reconfigurer:
             def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_segment(changed.chain[-1], ends, until)
                 segment.base = until
+                segment.created_us = self._clock.wall_us()  # nothing that is in the one before it was sent later
                 for new in fresh:
                     new.from_glsn = until
                 segment.streams.extend(fresh)
