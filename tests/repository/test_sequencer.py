@@ -119,7 +119,7 @@ def test_what_a_silent_member_may_have_is_in_the_log(tmp_path: Path) -> None:
     """It may have answered for it. When it is back it is like the others."""
 
     async def story() -> None:
-        async with servers(tmp_path, nodes=4, lost_ms=200) as cluster:
+        async with servers(tmp_path, nodes=4, lost_ms=60_000) as cluster:
             log = await create(cluster)
             first, second = (list(stream.members) for stream in log.chain[0].streams)
             assert not set(first) & set(second)
@@ -127,9 +127,8 @@ def test_what_a_silent_member_may_have_is_in_the_log(tmp_path: Path) -> None:
             for glsn in (2, 4):
                 await write(cluster, log, glsn, members=1)
             await cluster.stop_node(second[1])
-            sealed = await ended(cluster)
+            sealed = await roll(cluster)
             assert (sealed.end, ends(sealed)) == (5, [(2, 1), (2, None)])
-            assert list(sealed.streams[1].held_by) == second[:1], "the other one is lost, as far as anybody knows"
             await cluster.start_node(second[1])
             await finished(cluster, log, second[1])
             await cluster.stop_node(second[0])

@@ -42,6 +42,7 @@ from varlog.client.reconfigure import reconfigure_log
 from varlog.client.repository import pause
 from varlog.client.room import Room
 from varlog.core.ordering.journal import Numbered
+from varlog.core.ordering.leader import is_safe
 from varlog.runtime.scope import Scope
 from varlog.transport.deadlines import Deadlines
 from varlog.wire.batch import encode_batch
@@ -70,6 +71,9 @@ class Leadership:
         self._ended: VarlogError | None = Unavailable("not elected yet: lead inside `async with journal.lead()`")
         """Why nothing more can be appended."""
         self._looking: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._shown = 0
+        """The last segment of which a member has said that it is finished."""
         self._asked_at = -inf
         """When other members were last asked for."""
 
@@ -183,7 +187,7 @@ class Leadership:
     def _flush(self) -> None:
         """Number and send what waits, as far as the batches on their way allow it."""
         lane, segment = self._lane, self._segment
-        while lane and segment is not None:
+        while lane and segment is not None and not segment.closed:
             depth = FULL_IN_FLIGHT if lane.full else APPENDS_IN_FLIGHT
             if len(segment.tenure.waiting) >= depth:
                 return
@@ -263,8 +267,11 @@ class Leadership:
             return
         last = info.chain[-1]
         segment = self._segment
-        if segment is not None and info.chain[segment.epoch - 1].end:
-            self._finish(segment, info.chain[segment.epoch - 1])
+        ended = info.chain[segment.epoch - 1] if segment is not None else last
+        if segment is not None and ended.end:
+            if not self._is_shown(segment, ended):
+                return
+            self._finish(segment, ended)
         sealed = self._context.routes.sealed
         if sealed is not None:
             self._end(sealed)
@@ -273,6 +280,29 @@ class Leadership:
         elif self._segment is None:
             self._segment = LedSegment(self._context, self._log, last, self)
             self._flush()
+
+    def _is_shown(self, segment: LedSegment, info: pb.SegmentInfo) -> bool:
+        """What was on its way when the segment ended may be on one member alone: it is waited until others have it."""
+        [stream] = info.streams
+        safe = is_safe(len(stream.held_by), info.ack) or not segment.tenure.waits_before(Slot(info.end - info.base))
+        if not safe and segment.epoch != self._shown:
+            segment.cancel()
+            if self._asking is None:
+                self._asking = self._scope.spawn(self._wait_until_shown(segment), name="ask for what is shown")
+        return safe or segment.epoch == self._shown
+
+    async def _wait_until_shown(self, segment: LedSegment) -> None:
+        """A member is finished when two have everything, or all that are left."""
+        failures = 0
+        while self._segment is segment:
+            if await segment.is_finished():
+                self._shown = segment.epoch
+                break
+            failures += 1
+            self._context.routes.refresh_soon()  # it may have other members by now
+            await self._world.clock.sleep(pause(self._world, failures))
+        self._asking = None
+        self._changed()
 
     def _finish(self, segment: LedSegment, info: pb.SegmentInfo) -> None:
         """Where it ended is known: so is what became of every append."""

@@ -59,6 +59,8 @@ class LedSegment:
         self.stream = StreamId(stream.id)
         self.context = context
         self.owner = owner
+        self.closed = False
+        """It sends nothing more."""
         self.tenure = Tenure[Appends](map(NodeId, stream.members), info.ack, JOURNAL_BEHIND_BYTES)
         self._name = (log, info.epoch, stream.id, info.leader.id)
         self._lines = [_Line(self, NodeId(node)) for node in stream.members]
@@ -82,6 +84,7 @@ class LedSegment:
 
     def cancel(self) -> None:
         """The same, without waiting."""
+        self.closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,6 +98,22 @@ class LedSegment:
             line.release()
         while any(line.is_releasing for line in self._lines) and clock.now() < until:
             await clock.sleep(JOURNAL_RELEASE_SECONDS / 5)
+
+    async def is_finished(self) -> bool:
+        """Whether one of its members says so, as the log's record names them now."""
+        log, segment, stream, _ = self._name
+        info = self.context.routes.info
+        members = info.chain[segment - 1].streams[0].members if info is not None and info.id == log else ()
+        request = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=segment, stream=stream))
+        for node in map(NodeId, members):
+            try:
+                peer = await self.context.pool.get(self.context.routes.place(node))
+                status = (await peer.call(Method.LEAD, request, timeout=JOURNAL_STORE_SECONDS)).message
+            except VarlogError:
+                continue  # another may
+            if status.state == pb.REPLICA_FINISHED:
+                return True
+        return False
 
     # ------------------------------------------------------------ for the lines
 

@@ -18,7 +18,7 @@ from varlog.node.relay import Relay
 from varlog.node.replica import Replica
 from varlog.node.replicator import Head, Replicator
 from varlog.node.sequencer import Sequencer
-from varlog.node.settle import settle, take_what_is_missing
+from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
 from varlog.runtime.scope import Scope
@@ -295,13 +295,9 @@ class Replicas:
         self, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
     ) -> None:
         """Complete a sealed replica up to its end; one at a time of each."""
-        async with self._settling.setdefault(replica.id, asyncio.Lock()):
+        lock = self._settling.setdefault(replica.id, asyncio.Lock())
+        async with lock:
             await settle(replica, base, end, junk, [NodeId(node) for node in sources], self._connect)
-
-    async def take_what_is_missing(self, replica: Replica, end: Slot, sources: Sequence[int]) -> None:
-        """Complete a sealed replica as far as its stream may go; where that ends is not decided yet."""
-        async with self._settling.setdefault(replica.id, asyncio.Lock()):
-            await take_what_is_missing(replica, end, [NodeId(node) for node in sources], self._connect)
 
     def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         for backup in backups:

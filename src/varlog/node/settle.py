@@ -30,19 +30,13 @@ async def settle(
     if replica.state is ReplicaState.OPEN:
         raise InvalidArgument(f"{replica.id} must be sealed before it is settled")
     await replica.flush()
-    try:
-        await take_what_is_missing(replica, end if junk is None else junk, sources, connect)
-    except Trimmed as error:
-        # What it lacks is gone for good, and was to go. It cannot be made whole slot by slot, only copied anew.
-        replica.fail(Unavailable(error.message))
-        raise Unavailable(f"{replica.id} is to be copied anew") from error
+    await _take_what_is_missing(replica, end if junk is None else junk, sources, connect)
     if junk is not None:
         await _fill(replica, junk, end)
     replica.release(base, end)
 
 
-async def take_what_is_missing(replica: Replica, end: Slot, sources: Sequence[NodeId], connect: Connect) -> None:
-    """On return a sealed replica has all slots before `end`; `Trimmed` if the others have given up what it lacks."""
+async def _take_what_is_missing(replica: Replica, end: Slot, sources: Sequence[NodeId], connect: Connect) -> None:
     why = "it was given no other members to ask"
     trimmed: Trimmed | None = None
     for source in sources:
@@ -56,8 +50,8 @@ async def take_what_is_missing(replica: Replica, end: Slot, sources: Sequence[No
         except VarlogError as error:
             why = f"node {source}: {error.message}"
     if replica.log.durable < end and trimmed is not None:
-        why = f"it lacks slots from {replica.log.durable} on, which the others have trimmed"
-        raise Trimmed(why, trimmed.first) from trimmed
+        # What it lacks is gone for good, and was to go. It cannot be made whole slot by slot, only copied anew.
+        replica.fail(Unavailable(f"it lacks slots from {replica.log.durable} on, which the others have trimmed"))
     if replica.log.durable < end:
         raise Unavailable(f"{replica.id} lacks slots {replica.log.durable} to {end - 1}: {why}")
 

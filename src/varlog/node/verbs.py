@@ -205,8 +205,6 @@ class Verbs:
         if ahead is not None:
             ahead.seal()
         await replica.seal()
-        if message.sources:
-            await self._replicas.take_what_is_missing(replica, Slot(message.upto), message.sources)
         status = replica.status()
         # Who grants positions acknowledges nothing: how far others have is not for him to say.
         status.leads = replica.spec.ordering == "leader" and replica.leads in (pb.LEADS, pb.LEADS_WAITING)

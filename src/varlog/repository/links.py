@@ -32,6 +32,7 @@ REFUSED_S = 10.0
 """How long a node that could not open a replica comes after all others."""
 COMMITS_PER_MESSAGE = 1000
 """A node that missed more gets the rest when it has applied these."""
+MayFinish = Callable[["NodeLink", ReplicaId, pb.SegmentInfo, pb.StreamInfo], bool]
 _UNUSUAL: tuple[pb.LogInfo | None, int, StreamOrder | None] = (pb.LogInfo(), 0, None)
 """Of a replica that has to be compared."""
 
@@ -59,6 +60,9 @@ class NodeLink:
         """When missed commits were last sent for a replica."""
         self.mending: dict[tuple[str, ReplicaId], None] = {}
         """What is being put right just now."""
+        self.waits: dict[ReplicaId, tuple[float, float, int]] = {}
+        """Replicas that are to be finished after others of their streams: since when, since when those got no further,
+        and how many slots they had then."""
         self.usual: dict[ReplicaId, tuple[pb.LogInfo, int, StreamOrder | None]] = {}
         """Replicas of open streams that lacked nothing when last looked at: the log's record as of then, its trim
         point, and the stream's order, under `cut`. As long as the record is the same, there is little to compare."""
@@ -84,6 +88,8 @@ class NodeLinks:
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
         self.opening: dict[tuple[LogId, StreamId], None] = {}
         """The same of single streams."""
+        self.may_finish: MayFinish = lambda *_: True
+        """Whether a member of an ended stream may show what it has."""
         self._refused_at: dict[NodeId, float] = {}
         """When nodes last could not open a replica."""
         self._stopped = False
@@ -234,6 +240,7 @@ class NodeLinks:
             link.rows = {name: row for name, row in link.rows.items() if name in link.listed}
             link.sent_at = {name: at for name, at in link.sent_at.items() if name in link.listed}
             link.history_at = {name: at for name, at in link.history_at.items() if name in link.listed}
+            link.waits = {name: since for name, since in link.waits.items() if name in link.listed}
         self._take(link.node, link, report)
 
     def forwarded(self, report: pb.GetReportResponse) -> None:
@@ -284,11 +291,13 @@ class NodeLinks:
             self._send_missed(link, replica, row)
         if row.trimmed_glsn < log.trimmed:
             self._mend(link, "trim", replica, self._trim)
-        if stream.state == pb.STREAM_FINALIZED and row.state != pb.REPLICA_FINISHED:
-            self._mend(link, "seal", replica, self._seal)
-        elif row.leads == pb.LEADS_WAITING and stream.state != pb.STREAM_FINALIZED:
+        if stream.state == pb.STREAM_FINALIZED:
+            segment = log.chain[replica.segment - 1]
+            if row.state != pb.REPLICA_FINISHED and self.may_finish(link, replica, segment, stream):
+                self._mend(link, "seal", replica, self._seal)
+        elif row.leads == pb.LEADS_WAITING:
             self._mend(link, "lead", replica, self._lead)
-        elif stream.state != pb.STREAM_FINALIZED:
+        else:
             link.usual[replica] = (log, log.trimmed, known)
 
     def _stream(self, replica: ReplicaId) -> pb.StreamInfo | None:
@@ -354,6 +363,17 @@ class NodeLinks:
             if stream.HasField("junk_slot"):
                 request.junk_slot = stream.junk_slot
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
+        row = link.rows.get(replica)
+        if row is not None and segment.ordering != "cut":
+            link.waits.pop(replica, None)
+            row.state = pb.REPLICA_FINISHED  # as its next report says, which others need not wait for
+            self._finish_others(replica, stream)
+
+    def _finish_others(self, replica: ReplicaId, stream: pb.StreamInfo) -> None:
+        for node in map(NodeId, stream.held_by):
+            link, row = self._links.get(node), self.row(node, replica)
+            if link is not None and row is not None and row.state == pb.REPLICA_SEALED:
+                self._compare(link, replica, row)
 
     def begin_to_lead(self, log: LogId) -> None:
         """A segment has become part of a log: the node that is to lead it, or to grant positions, may begin at once."""

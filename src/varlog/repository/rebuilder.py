@@ -19,6 +19,7 @@ from varlog.base.ids import LogId, NodeId, ReplicaId, Slot
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import REFUSED, Catalog
+from varlog.repository.ended import STREAMS_A_LOOK
 from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import describe_replica
 from varlog.repository.orderer import Orderer
@@ -56,6 +57,8 @@ class Rebuilder:
         self._survey = Survey(clock, catalog, orderer, links, rebuild_s)
         self._carried: dict[ReplicaId, Slot] = {}
         """Copies that are seen to just now, and how far they are."""
+        self._wanting: dict[ReplicaId, None] = {}
+        """Streams whose copy could not be begun when they were looked at: they are again, whose turn it may be."""
         self._not_before: dict[ReplicaId, float] = {}
         self._troubles: dict[ReplicaId, str] = {}
         self._stuck: dict[ReplicaId, str] = {}
@@ -79,7 +82,8 @@ class Rebuilder:
                 if name not in self._carried:
                     self._carried[name] = Slot(0)
                     self._scope.spawn(self._carry(name), name=f"rebuild {name}")
-            for name in names:
+            wanting, self._wanting = self._wanting, {}
+            for name in dict.fromkeys([*wanting, *names]):
                 stream = self._survey.ended.all.get(name)  # as it is by now
                 if stream is not None and not stream.HasField("copy"):
                     await self._look_at(name, stream)
@@ -95,6 +99,7 @@ class Rebuilder:
     async def _look_at(self, name: ReplicaId, stream: pb.StreamInfo) -> None:
         """What is lost comes first, then what is missing, then what is to leave a node."""
         if self._not_before.get(name, 0.0) > self._clock.now():
+            self._want(name)
             return
         survey = self._survey
         lost = [node for node in map(NodeId, stream.members) if survey.is_out(node, name, stream.end_slot)]
@@ -109,6 +114,7 @@ class Rebuilder:
         if not wanted:
             return
         replaced = wanted[0]
+        self._want(name)
         target = survey.choose(name, stream, replaced, only_fit=replaced in leaving and replaced not in lost)
         if target is not None:
             await self._change(name, lambda log, copied: _begin(log, copied, replaced, target))
@@ -116,6 +122,10 @@ class Rebuilder:
             self._troubles[name] = f"no other node can take the replica of node {replaced} now"
         elif leaving and not survey.has_room(stream):
             self._stuck[name] = "copies of ended streams cannot leave a node that drains: no other node can take them"
+
+    def _want(self, name: ReplicaId) -> None:
+        if len(self._wanting) < STREAMS_A_LOOK:
+            self._wanting[name] = None
 
     async def _change(self, name: ReplicaId, change: Change) -> bool:
         """One change of the stream's record. False: it was refused, and is to be tried later."""

@@ -28,7 +28,7 @@ from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
-from varlog.repository.sealing import Sealer, StreamEnd, refuse_unsealable
+from varlog.repository.sealing import StreamEnd, refuse_unsealable, seal_members
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -53,9 +53,8 @@ Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
 class Reconfigurer:
     """Ends and begins streams and segments."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks, sealer: Sealer) -> None:
+    def __init__(self, clock: Clock, catalog: Catalog, orderer: Orderer, links: NodeLinks) -> None:
         self._clock = clock
-        self._sealer = sealer
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
@@ -165,7 +164,7 @@ class Reconfigurer:
         if self._catalog.log(number).chain[-1].ordering == "cut":
             await self._end_by_cut(number, ending, change)
         else:
-            ends, until = await self._sealer.seal(self._catalog.log(number))
+            ends, until = await seal_members(self._links, self._clock, self._catalog.log(number))
             changed = await self._catalog.change_log(number, lambda log: change(log, ends, until))
             self._orderer.extend(changed)
         self._links.mend_all(number)

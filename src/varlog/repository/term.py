@@ -26,8 +26,8 @@ from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.reconfigure import Reconfigurer
 from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
-from varlog.repository.sealing import Sealer
 from varlog.repository.service import Service
+from varlog.repository.showing import Showing
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers
 
@@ -47,7 +47,8 @@ class Term:
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         parts = (world.clock, self.catalog, self._orderer, self._links)
         absences, lost_s = Absences(world.clock, self.catalog, self._links, LOOK_S), config.lost_ms / 1000
-        reconfigurer = Reconfigurer(*parts, Sealer(world.clock, self._links, absences, lost_s))
+        self._links.may_finish = Showing(world.clock, self._links, absences, lost_s).may_finish
+        reconfigurer = Reconfigurer(*parts)
         self._healer = Healer(*parts, reconfigurer, changing, absences, lost_s)
         self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
         positions = Positions(self._orderer, self._links)

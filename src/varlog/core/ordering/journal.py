@@ -92,6 +92,10 @@ class Tenure(Generic[Batch]):
         """What comes next for a member that stands here is not kept any more."""
         return slot < self.end and slot not in self._kept
 
+    def waits_before(self, end: Slot) -> bool:
+        """Whether the outcome of something that waits depends on what lies before `end`."""
+        return bool(self.waiting) and self.waiting[0].end <= end
+
     def finish(self, end: Slot) -> tuple[list[Numbered[Batch]], list[Numbered[Batch]]]:
         """The segment has ended: of what waits, what is in the log, and what certainly is not."""
         invariant(end >= self.committed, "a segment ended before what was acknowledged", end=end)

@@ -53,6 +53,14 @@ def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | N
     return sorted(tails, reverse=True)[ack - silent - 1]
 
 
+def is_safe(holders: int, ack: int) -> bool:
+    """Whether what so many members hold may be answered for once its segment has ended: none of it is lost with one.
+
+    One that was acknowledged is on `ack` of them; what was on its way then may be on one alone.
+    """
+    return holders >= min(ack, 2)
+
+
 def tail_between(tails: Sequence[Slot], members: int, ack: int) -> tuple[Slot, Slot]:
     """How far a segment is committed at least, and how far something may have been acknowledged.
 

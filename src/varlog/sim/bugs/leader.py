@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from varlog.base.errors import Unavailable
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
@@ -124,7 +123,7 @@ def end_without_a_fence() -> Iterator[None]:
     async def seal(self: Sealing, node: NodeId) -> None:
         row = self._links.row(node, self._name)
         if row is None:
-            self._refusals[node] = Unavailable("it has not reported")
+            self._refused(node, "it has not reported")
         else:
             self._sealed(node, pb.ReplicaStatus(contiguous=slots_of(row)))
 

@@ -118,8 +118,8 @@ def junk_by_each_member() -> Iterator[None]:
         else:
             await plain(replica, end, sources, connect)
 
-    plain = settle.take_what_is_missing
-    with swap(settle, take_what_is_missing=take_nothing):
+    plain = settle._take_what_is_missing
+    with swap(settle, _take_what_is_missing=take_nothing):
         yield
 
 

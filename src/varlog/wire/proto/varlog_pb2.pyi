@@ -200,14 +200,10 @@ class StoreCommit(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., glsn: _Optional[int] = ..., count: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
 
 class SealRequest(_message.Message):
-    __slots__ = ("replica", "upto", "sources")
+    __slots__ = ("replica",)
     REPLICA_FIELD_NUMBER: _ClassVar[int]
-    UPTO_FIELD_NUMBER: _ClassVar[int]
-    SOURCES_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
-    upto: int
-    sources: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., upto: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ...) -> None: ...
 
 class DigestRequest(_message.Message):
     __slots__ = ("replica", "low", "high", "bindings")

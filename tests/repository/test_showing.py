@@ -1,0 +1,200 @@
+"""What one member alone has when its stream ends is shown when another has it, too, or nobody else is left."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from tests.repository.test_leader import create as create_led
+from tests.repository.test_leader import replica
+from tests.repository.test_sequencer import all_of, create, ended, ends, record, roll, write
+from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
+
+import varlog
+from varlog.base.errors import NoSpace
+from varlog.repository import reconfigure
+from varlog.repository.sealing import seal_members
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+async def lose_the_leader(cluster: Servers) -> tuple[pb.LogInfo, int, int]:
+    """Two entries are acknowledged, the leader is away, the repository too: who has both of them, and who lacks one."""
+    log = await create_led(cluster)
+    leader, has, lacks = log.chain[0].streams[0].members
+    await cluster.stop_repository()  # or it would mind that a member is sealed
+    peer = await cluster.to_node(leader)
+    assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+    await sealed_by_hand(cluster, log, lacks)
+    assert (await append(peer, log, batch(b"b", sequence=1))).message.glsn == 2
+    await cluster.stop_node(leader)
+    return log, has, lacks
+
+
+async def sealed_by_hand(cluster: Servers, log: pb.LogInfo, node: int) -> None:
+    peer = await cluster.to_node(node)
+    await peer.call(Method.SEAL, pb.SealRequest(replica=replica(log, len(log.chain))), timeout=TIMEOUT_S)
+
+
+async def state(cluster: Servers, log: pb.LogInfo, node: int) -> int:
+    peer = await cluster.to_node(node)
+    reply = await peer.call(Method.LEAD, pb.LeadRequest(replica=replica(log, len(log.chain))), timeout=TIMEOUT_S)
+    assert isinstance(reply.message, pb.ReplicaStatus)
+    return reply.message.state
+
+
+class Settling:
+    """A node that goes on settling only when it is told to, or refuses."""
+
+    def __init__(self, cluster: Servers, node: int, *, refuses: bool = False) -> None:
+        self.go_on = asyncio.Event()
+        self.asked = asyncio.Event()
+        replicas = cluster.nodes[node].replicas
+        plain = replicas.settle
+
+        async def settle(*arguments: Any) -> None:
+            self.asked.set()
+            await self.go_on.wait()
+            await plain(*arguments)
+
+        async def refuse(*_: Any) -> NoReturn:
+            raise NoSpace("the volume is full")
+
+        replicas.settle = refuse if refuses else settle  # type: ignore[method-assign, assignment]
+
+
+async def payloads(cluster: Servers, end: int) -> list[bytes]:
+    async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+        return [entry.payload async for entry in client.log("orders").subscribe(1, end)]
+
+
+def test_those_that_lack_something_take_it_before_it_is_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=60_000, heartbeat_ms=20) as cluster:
+            log, has, lacks = await lose_the_leader(cluster)
+            settling = Settling(cluster, lacks)
+            await cluster.start_repository()
+            first = await ended(cluster)
+            assert (first.end, list(first.streams[0].held_by)) == (3, [has])
+            await settling.asked.wait()
+            reading = asyncio.create_task(payloads(cluster, 3))
+            await asyncio.sleep(0.3)  # many heartbeats
+            assert await state(cluster, log, has) == pb.REPLICA_SEALED
+            assert not reading.done(), "it would be lost with one node"
+            settling.go_on.set()
+            assert await reading == [b"a", b"b"]
+            while await state(cluster, log, has) != pb.REPLICA_FINISHED:
+                await asyncio.sleep(0.02)
+            assert await state(cluster, log, lacks) == pb.REPLICA_FINISHED
+
+    run(story())
+
+
+def test_those_that_get_no_further_are_not_waited_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=500, heartbeat_ms=20) as cluster:
+            log, has, lacks = await lose_the_leader(cluster)
+            Settling(cluster, lacks, refuses=True)
+            await cluster.start_repository()
+            assert list((await ended(cluster)).streams[0].held_by) == [has]
+            assert await payloads(cluster, 3) == [b"a", b"b"]
+            assert await state(cluster, log, lacks) == pb.REPLICA_SEALED
+
+    run(story())
+
+
+def test_those_that_are_lost_are_not_waited_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=200) as cluster:
+            log = await create(cluster, streams=1)
+            head, last = log.chain[0].streams[0].members
+            await write(cluster, log, 1)
+            await write(cluster, log, 2, members=1)
+            await cluster.stop_node(last)
+            first = await ended(cluster)
+            assert (first.end, list(first.streams[0].held_by)) == (3, [head])
+            assert await payloads(cluster, 3) == [b"1", b"2"]
+
+    run(story())
+
+
+def test_what_lies_before_the_end_of_another_stream_is_on_two_members_before_it_is_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            for glsn in (1, 3):
+                await write(cluster, log, glsn)
+            await write(cluster, log, 2, members=1)
+            head, last = log.chain[0].streams[1].members
+            settling = Settling(cluster, last)
+            sealed = await roll(cluster)
+            assert (sealed.end, ends(sealed)) == (4, [(2, None), (1, None)])
+            assert [list(each.held_by) for each in sealed.streams] == [list(sealed.streams[0].members), [head]]
+            reading = asyncio.create_task(all_of(cluster, {1: b"1", 2: b"2", 3: b"3"}, 3))
+            await settling.asked.wait()
+            await asyncio.sleep(0.1)
+            assert not reading.done()
+            settling.go_on.set()
+            await reading
+
+    run(story())
+
+
+def test_the_leader_of_a_journal_acknowledges_what_is_shown(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=60_000, heartbeat_ms=20) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+            client.journal("orders", replicas=3) as journal,
+            journal.lead() as leader,
+        ):
+            assert (await leader.append(b"a")).glsn == 1
+            log = await record(cluster)
+            has, lacks, silent = log.chain[-1].streams[0].members
+            await cluster.stop_repository()
+            await cluster.stop_node(silent)
+            await sealed_by_hand(cluster, log, lacks)
+            settling = Settling(cluster, lacks)
+            doubtful = asyncio.create_task(leader.append(b"b", timeout=30))
+            while (await tail(cluster, log, has)) < 2:
+                await asyncio.sleep(0.01)
+            await cluster.start_repository()
+            await settling.asked.wait()
+            later = asyncio.create_task(leader.append(b"c", timeout=30))
+            await asyncio.sleep(0.3)
+            assert not doubtful.done(), "it is on one member alone"
+            settling.go_on.set()
+            assert ((await doubtful).glsn, (await later).glsn) == (2, 3)
+
+    run(story())
+
+
+async def tail(cluster: Servers, log: pb.LogInfo, node: int) -> int:
+    peer = await cluster.to_node(node)
+    reply = await peer.call(Method.LEAD, pb.LeadRequest(replica=replica(log, len(log.chain))), timeout=TIMEOUT_S)
+    assert isinstance(reply.message, pb.ReplicaStatus)
+    return reply.message.contiguous
+
+
+def test_a_segment_begins_when_the_one_before_it_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is as old as the next segment is all that is in this one: retention goes by that."""
+    sent_us = 0
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await create_led(cluster)
+            peer = await cluster.to_node(log.chain[0].streams[0].members[0])
+
+            async def seal(*arguments: Any) -> object:
+                nonlocal sent_us
+                await asyncio.sleep(0.05)
+                sent_us = time.time_ns() // 1000
+                await append(peer, log, batch(b"late"))
+                return await seal_members(*arguments)
+
+            monkeypatch.setattr(reconfigure, "seal_members", seal)
+            assert (await roll(cluster)).end == 2
+            assert (await record(cluster)).chain[1].created_us >= sent_us > 0
+
+    run(story())
