@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from tests.cluster.cluster import RealCluster
+from tests.cluster.cluster import ClientProcess, RealCluster
 from tests.cluster.processes import eventually
 from tests.cluster.recording import read_recording
 
@@ -79,6 +79,11 @@ def save_history(path: Path, records: Sequence[Record]) -> History:
 
 def read_operations(recordings: Sequence[Path]) -> list[Operation]:
     return [operation for path in recordings for operation in read_recording(path)]
+
+
+def appends_of(client: ClientProcess) -> list[Append]:
+    """What a client has appended in all its lives so far, or tried to."""
+    return [each for each in read_operations(client.recordings()) if isinstance(each, Append)]
 
 
 def read_replicas(data: Path, node: int, logs: Sequence[varlog.LogDescription]) -> list[Replica]:

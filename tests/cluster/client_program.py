@@ -24,7 +24,7 @@ from varlog.runtime.loop import run
 from varlog.sim.history import fingerprint, payload_bytes
 
 TIMEOUTS = (0.3, 2.0, 10.0)
-"""Seconds that callers are willing to wait."""
+"""Seconds that callers are willing to wait, unless they were told how long."""
 LEAD_TTL_S = 0.5
 """So long a leader of a journal leads without a word."""
 AT_ONCE = 4
@@ -53,6 +53,7 @@ class Client:
         self.random = Random(f"{arguments.seed}/{self.name}")
         self.payload_bytes = arguments.payload_bytes
         self.pace_s = arguments.pace
+        self.timeouts = TIMEOUTS if arguments.timeout is None else (arguments.timeout,)
         self.own_name: str = arguments.name
         self.stopping = asyncio.Event()
         # Whoever sees the recording may send the signal.
@@ -80,7 +81,7 @@ class Client:
         await asyncio.sleep(self.random.expovariate(1 / self.pace_s))
 
     def timeout(self) -> float:
-        return self.random.choice(TIMEOUTS)
+        return self.random.choice(self.timeouts)
 
     def payload(self) -> bytes:
         self._sent += 1
@@ -423,6 +424,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--payload-bytes", type=int, default=500)
     parser.add_argument("--pace", type=float, default=0.05, help="mean pause between operations, in seconds")
+    parser.add_argument("--timeout", type=float, help="of every operation, in seconds; without, drawn for each")
     parsed = parser.parse_args(arguments)
 
     async def life() -> None:

@@ -128,9 +128,11 @@ class RealCluster:
             if not all(replica.reported for replica in stream.replicas)
         ]
 
-    def add_client(self, role: str, log: str, name: str = "", *, pace: float = 0.05) -> "ClientProcess":
+    def add_client(
+        self, role: str, log: str, name: str = "", *, pace: float = 0.05, timeout: float | None = None
+    ) -> "ClientProcess":
         """A client process, not yet started."""
-        client = ClientProcess(self, name or f"{role}{len(self.clients) + 1}", role, log, pace)
+        client = ClientProcess(self, name or f"{role}{len(self.clients) + 1}", role, log, pace, timeout)
         self.clients.append(client)
         return client
 
@@ -173,11 +175,15 @@ class RealCluster:
 class ClientProcess(Process):
     """A `client_program`."""
 
-    def __init__(self, cluster: RealCluster, name: str, role: str, log: str, pace: float) -> None:
+    def __init__(
+        self, cluster: RealCluster, name: str, role: str, log: str, pace: float, timeout: float | None
+    ) -> None:
         super().__init__(name, cluster.folder, [])
         self.role = role
         self._fixed = [*cluster.client_command, "--cluster", cluster.url, "--log", log, "--name", name, "--role", role]
         self._fixed += ["--folder", str(cluster.folder), "--seed", str(cluster.seed), "--pace", str(pace)]
+        if timeout is not None:
+            self._fixed += ["--timeout", str(timeout)]
 
     @property
     def subscribes(self) -> bool:

@@ -4,7 +4,7 @@ import signal
 import time
 from pathlib import Path
 
-from tests.cluster.audit import read_log, read_operations, save_history
+from tests.cluster.audit import appends_of, read_log, save_history
 from tests.cluster.client_program import LEAD_TTL_S
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
 from tests.cluster.processes import eventually
@@ -39,10 +39,6 @@ def another_leads(cluster: RealCluster, candidates: list[ClientProcess], old: Cl
 def steady(cluster: RealCluster) -> ClientProcess:
     """The subscriber that nothing strikes."""
     return cluster.clients[0]
-
-
-def appends_of(client: ClientProcess) -> list[Append]:
-    return [each for each in read_operations(client.recordings()) if isinstance(each, Append)]
 
 
 def test_a_leader_that_sleeps_or_dies_is_followed_and_acknowledges_nothing_more(tmp_path: Path) -> None:
