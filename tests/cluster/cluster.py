@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.cluster.processes import VARLOG, Process, eventually, run_varlog
+from tests.cluster.processes import PATIENCE_S, VARLOG, Process, eventually, run_varlog
 
 import varlog
 from varlog.cli.serve import SERVES
@@ -24,6 +24,8 @@ from varlog.cli.serve import SERVES
 FILE_BYTES = 1 << 20
 """Small, so that a short test goes through many files."""
 
+LOOK_S = 2.0
+"""So long a repository that may not be there yet is waited for before it is looked again."""
 
 EXPECTED = re.compile(r"varlog: (no repository at [^ ]*, trying on: |connected to the repository at )")
 """What a node may say on standard error when the repository is away."""
@@ -116,7 +118,8 @@ class RealCluster:
     def missing(self) -> list[str]:
         """What keeps the cluster from working."""
         try:
-            status = self.status()
+            with varlog.sync.connect(self.url, timeout=LOOK_S) as cluster:
+                status = cluster.status()
         except varlog.VarlogError as error:
             return [error.message]
         connected = [node.id for node in status.nodes if node.connected]
@@ -143,13 +146,29 @@ class RealCluster:
 
     # ------------------------------------------------------------ looking
 
-    def ask(self, question: "Callable[[varlog.sync.Cluster], Any]", timeout: float = 10.0) -> Any:
+    @contextmanager
+    def connected(self) -> "Iterator[varlog.sync.Cluster]":
+        """A client of our own, as patient as we are: whoever should answer may be slow, or about to be back."""
+
+        def reach() -> "varlog.sync.Cluster | None":
+            try:
+                return varlog.sync.connect(self.url, timeout=PATIENCE_S).__enter__()
+            except varlog.Unavailable:
+                return None
+
+        cluster = eventually(reach, "the repository answers")
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def ask(self, question: "Callable[[varlog.sync.Cluster], Any]") -> Any:
         """Ask by a client of our own."""
-        with varlog.sync.connect(self.url, timeout=timeout) as cluster:
+        with self.connected() as cluster:
             return question(cluster)
 
     def status(self) -> varlog.ClusterStatus:
-        status = self.ask(lambda cluster: cluster.status(), timeout=2.0)
+        status = self.ask(lambda cluster: cluster.status())
         assert isinstance(status, varlog.ClusterStatus)
         return status
 
