@@ -53,7 +53,7 @@ def test_a_planted_bug_is_found(tmp_path: Path, bug: str, invariant: str) -> Non
         steady = cluster.add_client("subscribe", "orders")
         # It ends when everything it sent has been acknowledged, however long that takes.
         producer = cluster.add_client("named", "orders", pace=0.01, timeout=PATIENCE_S)
-        trial = Trial(cluster, RestartOfAll(cluster, producer), steady)
+        trial = Trial(cluster, RestartOfAll(cluster, producer), steady, least=0)
         with pytest.raises(AssertionError, match=f"{invariant} violated"):
             trial.run(PATIENCE_S)
     finally:
