@@ -20,8 +20,10 @@ from random import Random
 from tests.cluster.recording import Recorder
 
 import varlog
+from varlog.client.journal_lease import Lease
 from varlog.runtime.loop import run
 from varlog.sim.history import fingerprint, payload_bytes
+from varlog.wire.proto import varlog_pb2 as pb
 
 TIMEOUTS = (0.3, 2.0, 10.0)
 """Seconds that callers are willing to wait, unless they were told how long."""
@@ -53,7 +55,7 @@ class Client:
         self.random = Random(f"{arguments.seed}/{self.name}")
         self.payload_bytes = arguments.payload_bytes
         self.pace_s = arguments.pace
-        self.timeouts = TIMEOUTS if arguments.timeout is None else (arguments.timeout,)
+        self.timeouts: tuple[float, ...] = TIMEOUTS if arguments.timeout is None else (arguments.timeout,)
         self.own_name: str = arguments.name
         self.stopping = asyncio.Event()
         # Whoever sees the recording may send the signal.
@@ -147,6 +149,7 @@ async def append_batches(client: Client, log: varlog.Log) -> None:
 
 async def lead(client: Client, log: varlog.Log) -> None:
     """A candidate for the lead of a journal; once elected, single appends, several at once, until it is fenced."""
+    _note_words(client.folder / f"{client.own_name}.word")
     while not client.stopping.is_set():
         try:
             journal = client.cluster.journal(log.name)
@@ -154,6 +157,21 @@ async def lead(client: Client, log: varlog.Log) -> None:
                 await _append_as(client, leader)
         except varlog.VarlogError:
             await client.pause()  # not elected, or the repository is away
+
+
+def _note_words(path: Path) -> None:
+    """Keep in a file when the last word that the repository answered to was given, at the earliest."""
+    plain = Lease._ask
+
+    async def noted(lease: Lease, act: pb.Candidature, timeout: float) -> pb.LeadLogReply:
+        given = time.monotonic()
+        reply = await plain(lease, act, timeout)
+        new = path.with_suffix(".new")
+        new.write_text(str(given))
+        new.replace(path)
+        return reply
+
+    setattr(Lease, "_ask", noted)  # noqa: B010 - a type checker would have it named as it was
 
 
 async def _append_as(client: Client, leader: varlog.JournalLeader) -> None:
