@@ -118,9 +118,8 @@ class Trial:
                 assert client.stop() == 0, f"{client}: {client.last_words()}"
         with self.cluster.connected() as cluster:
             log = cluster.log(self.log)
-            self.records.append(
-                recorded_append(log, "last", timeout=PATIENCE_S)
-            )  # what was given up is not at the tail
+            # what was given up is not at the tail
+            self.records.append(recorded_append(log, "last", timeout=PATIENCE_S))
             self.tail = log.tail()
         eventually(
             lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
