@@ -157,9 +157,8 @@ def test_a_call_on_the_thread_of_the_connection_is_refused() -> None:
                 log.append(b"y")
             told.set_result(str(refused.value))
 
-        with log.producer(
-            linger=PATIENCE_S, timeout=PATIENCE_S
-        ) as producer:  # nothing is done before the end of the block
+        # nothing is done before the end of the block
+        with log.producer(linger=PATIENCE_S, timeout=PATIENCE_S) as producer:
             producer.send(b"x").add_done_callback(call)
         assert "another thread" in told.result(PATIENCE_S)
         assert log.tail() == 1
