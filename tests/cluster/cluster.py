@@ -7,16 +7,15 @@ which the system gives ports to outgoing connections.
 
 import json
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from tests.cluster.processes import PATIENCE_S, VARLOG, Process, eventually, run_varlog
+from tools.etcd import free_ports
 
 import varlog
 from varlog.cli.serve import SERVES
@@ -29,18 +28,6 @@ LOOK_S = 2.0
 
 EXPECTED = re.compile(r"varlog: (no repository at [^ ]*, trying on: |connected to the repository at )")
 """What a node may say on standard error when the repository is away."""
-
-
-def free_port(random: Random) -> int:
-    """A port nobody has, and that nobody is given by chance while its owner is away."""
-    while True:
-        port = random.randrange(12_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class Server(Process):
@@ -72,7 +59,7 @@ class RealCluster:
         self.folder = folder
         self.seed = seed
         self.processes: list[Process] = []
-        self.port = free_port(Random())
+        (self.port,) = free_ports(1)
         listen = f"127.0.0.1:{self.port}"
         self.url = f"varlog://{listen}"
         arguments = ["repository", "start", "--data", str(folder / "repository"), "--listen", listen]
