@@ -102,9 +102,9 @@ def test_a_micro_batch_that_breaks_off_in_the_middle(
 def test_kill_9(
     spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster, log: varlog.sync.Log, tmp_path: Path
 ) -> None:
-    """Of a query that copies, and of one whose state goes on in the checkpoint."""
+    """Of a query that copies, and of one whose state goes on in the checkpoint. There is more to come for both."""
     copy, counts = (client.create_log(f"{log.name}-{name}", replicas=2, streams=2) for name in ("copy", "counts"))
-    fill(log, 20_000)
+    fill(log, 15_000)
     program = ["-m", "tests.spark.query_program", servers.url, log.name, copy.name, counts.name, str(tmp_path)]
     query = Process("query", tmp_path, [sys.executable, *program])
     query.start()
@@ -113,6 +113,7 @@ def test_kill_9(
     finally:
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
         query.kill()
+    fill(log, 5_000)
     assert copy.tail() < 20_000
     entries = stream(spark, servers, log)
     append_all(entries, servers, copy, tmp_path / copy.name)
