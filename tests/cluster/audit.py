@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from tests.cluster.client_program import connected
 from tests.cluster.cluster import ClientProcess, RealCluster
 from tests.cluster.processes import PATIENCE_S, eventually
 from tests.cluster.recording import read_recording
@@ -35,8 +36,11 @@ def read_log(url: str, name: str) -> FinalLog:
     """Everything from the trim point to the tail, by the public client."""
 
     async def work() -> FinalLog:
-        async with varlog.connect(url, timeout=60.0) as cluster:
+        cluster = await connected(varlog.connect(url, timeout=PATIENCE_S))
+        try:
             return await read_whole_log(cluster.log(name), name)
+        finally:
+            await cluster.close()
 
     return run(work())
 

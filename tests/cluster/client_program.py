@@ -46,6 +46,15 @@ LAST_LINES_BYTES = 1 << 16
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
+async def connected(cluster: varlog.Cluster) -> varlog.Cluster:
+    """Open it, though the repository may be away just now."""
+    while True:
+        try:
+            return await cluster.__aenter__()
+        except (varlog.Unavailable, varlog.Timeout):
+            await asyncio.sleep(0.05)
+
+
 class Client:
     """One life of one client."""
 
@@ -65,19 +74,11 @@ class Client:
         self._lanes = 0
 
     async def run(self, url: str, log: str, role: str) -> None:
-        self.cluster = cluster = await self._connected(url)
+        self.cluster = cluster = await connected(varlog.connect(url))
         try:
             await ROLES[role](self, cluster.log(log))
         finally:
             await cluster.close()
-
-    async def _connected(self, url: str) -> varlog.Cluster:
-        """The repository may be away just now."""
-        while True:
-            try:
-                return await varlog.connect(url).__aenter__()
-            except (varlog.Unavailable, varlog.Timeout):
-                await asyncio.sleep(0.05)
 
     async def pause(self) -> None:
         await asyncio.sleep(self.random.expovariate(1 / self.pace_s))
