@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow
 from pyspark.sql import SparkSession
+from tests.spark.query_program import running
 
 import varlog
 from varlog.spark import local_session, read, ship
@@ -58,7 +59,7 @@ def copy_as_stream(spark: SparkSession, cluster: str, source: str, target: str, 
     reader = spark.readStream.format("varlog").option("cluster", cluster).option("log", source)
     entries = reader.option("maxEntriesPerTrigger", STEP).option("minPartitions", 2).load()
     writer = entries.writeStream.format("varlog").option("cluster", cluster).option("log", target)
-    query = writer.option("checkpointLocation", f"{folder}/checkpoint").start()
+    query = running(writer.option("checkpointLocation", f"{folder}/checkpoint").start)
     with varlog.sync.connect(cluster, timeout=TIMEOUT_S) as client:
         while client.log(target).tail() < COUNT and query.isActive:
             time.sleep(POLL_S)
