@@ -6,7 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-CHILD_SECONDS = 10
+CHILD_SECONDS = 60
 """A child that hangs is ended."""
 
 

@@ -16,11 +16,11 @@ from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 3 * TIMEOUT_S))
 
 
 class Servers:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".venv" / "etcd"
@@ -28,6 +29,8 @@ WITHDRAWN = ((3, 5, 0), (3, 5, 3))
 """[first, second): releases that may corrupt what they store."""
 
 LOOPBACK = "127.0.0.1"
+PORTS = range(12_000, 30_000)
+"""Below those that systems give to outgoing connections."""
 START_S = 30.0
 """How long a member may take until it serves."""
 STARTS = 3
@@ -269,12 +272,23 @@ class Ensemble:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that nobody has, all different, and that nobody is given by chance while a server of ours is away."""
+    found: list[int] = []
+    random = Random()
+    while len(found) < count:
+        port = random.choice(PORTS)
+        if port not in found and _is_free(port):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
 
 
 @contextmanager

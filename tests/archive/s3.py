@@ -9,9 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.etcd import free_ports
 
 BUCKET = "archives"
 KEY, SECRET = "varlog-key", "varlog-secret-of-the-tests"
@@ -30,14 +32,6 @@ class S3:
     @property
     def location(self) -> str:
         return f"s3://{BUCKET}/logs"
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from varlog.base.limits import ENTRY_BYTES
 from varlog.cli import append
 from varlog.runtime.loop import run
 
-RELEASE_SECONDS = 10.0
+RELEASE_SECONDS = 60.0
 """Should it wait for input all the same, that ends after so long."""
 
 

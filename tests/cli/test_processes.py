@@ -21,12 +21,17 @@ VARLOG = [sys.executable, "-m", "varlog"]
 PATIENCE_S = 60.0
 """Longer than anything takes, however busy the machine is."""
 
+NOBODY = "varlog: no repository answers at "
+"""Said by a command that did nothing: a repository that is that slow is given up soon, and may be asked again."""
 
-def wait_until(true: Callable[[], object], what: str) -> None:
+
+def wait_until(true: Callable[[], object], what: str) -> Any:
+    """What there is to see in the end."""
     deadline = time.monotonic() + PATIENCE_S
-    while not true():
+    while not (found := true()):
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
+    return found
 
 
 def alive(pid: int) -> bool:
@@ -65,7 +70,11 @@ class Up:
 
     def command(self, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
         command = [*VARLOG, *arguments, "--cluster", self.url]
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            if not done.stderr.startswith(NOBODY) or time.monotonic() > deadline:
+                return done
 
     def ok(self, *arguments: str, text: str = "") -> str:
         done = self.command(*arguments, text=text)
@@ -123,6 +132,16 @@ def test_a_cluster_serves_loses_a_node_stops_and_resumes(tmp_path: Path) -> None
         assert cluster.stop(signal.SIGINT) == 0
 
 
+def states(cluster: Up) -> dict[str, str]:
+    """Of repositories, by their address."""
+    return {each["address"]: each["state"] for each in json.loads(cluster.ok("repository", "ls", "-o", "json"))}
+
+
+def leader_of_two(cluster: Up) -> str:
+    found = {state: address for address, state in states(cluster).items()}
+    return found["serving"] if sorted(found) == ["following", "serving"] else ""
+
+
 def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None:
     """The data is in etcd, below a prefix that all clusters on it share: so there is one such test."""
     with up(tmp_path / "cluster", "--nodes", "1", "--repositories", "2", "--etcd", ",".join(etcd.endpoints)) as cluster:
@@ -130,14 +149,11 @@ def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None
         assert cluster.url == f"varlog://{','.join(addresses)}"
         cluster.ok("log", "create", "orders", "--replicas", "1")
         cluster.ok("append", "orders", text="a")
-        listed = {each["address"]: each for each in json.loads(cluster.ok("repository", "ls", "-o", "json"))}
-        assert sorted(each["state"] for each in listed.values()) == ["following", "serving"]
-        leader = next(address for address in addresses if listed[address]["state"] == "serving")
+        leader = wait_until(lambda: leader_of_two(cluster), "one leads, one follows")
         os.kill(next(each["pid"] for each in cluster.processes() if each["address"] == leader), signal.SIGKILL)
         cluster.ok("append", "orders", text="b")
         assert cluster.ok("read", "orders", "1..2", "--raw") == "a\nb\n"
-        states = [each["state"] for each in json.loads(cluster.ok("repository", "ls", "-o", "json"))]
-        assert sorted(states) == ["serving", "unreachable"]
+        assert sorted(states(cluster).values()) == ["serving", "unreachable"]
 
 
 def test_restarts_what_ends_when_told_to(tmp_path: Path) -> None:
@@ -177,9 +193,12 @@ class Inside:
         self._capsys = capsys
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
-        status = main([*arguments, "--cluster", self._url])
-        printed = self._capsys.readouterr()
-        return status, printed.out, printed.err
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            status = main([*arguments, "--cluster", self._url])
+            printed = self._capsys.readouterr()
+            if not printed.err.startswith(NOBODY) or time.monotonic() > deadline:
+                return status, printed.out, printed.err
 
     def ok(self, *arguments: str) -> str:
         status, out, errors = self.run(*arguments)
@@ -195,13 +214,18 @@ class Inside:
         return self.run("append", log, "--file", str(file), *options)
 
 
+def kinds(inside: Inside, data: str) -> list[str]:
+    """Of the records of a node that is at work: some come by and by."""
+    return [json.loads(line)["kind"] for line in inside.ok("segment", "dump", data, "-o", "json").splitlines()]
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What each prints, for people and for programs."""
     with up(tmp_path / "cluster", "--nodes", "2") as cluster:
         inside = Inside(cluster.url, tmp_path, capsys)
         data = str(cluster.folder / "node-1")
         assert inside.ok("log", "ls") == "no logs yet; `varlog log create NAME` makes one\n"
-        assert inside.ok("status").startswith("all is well\n\ncluster ")
+        wait_until(lambda: inside.run("status")[1].startswith("all is well\n\ncluster "), "all is well")
         inside.ok("log", "create", "a", "--replicas", "2")
         assert inside.append("a", "one\n\ntwo\n", "--lines", "--key", "k")[0] == 0
         rows = [json.loads(line) for line in inside.ok("read", "a", "1..3", "-o", "json").splitlines()]
@@ -221,8 +245,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         rows = [json.loads(line) for line in inside.ok("tail", "a", "-n", "10", "-o", "json").splitlines()]
         assert [row["glsn"] for row in rows] == [2, 3]
         assert inside.ok("segment", "verify", data).endswith("all as they should be\n")
-        dumped = [json.loads(line)["kind"] for line in inside.ok("segment", "dump", data, "-o", "json").splitlines()]
-        assert {"FILE", "BATCH", "BIND", "TRIM"} <= set(dumped)
+        wait_until(lambda: {"FILE", "BATCH", "BIND", "TRIM"} <= set(kinds(inside, data)), "it lacks records")
         assert inside.ok("log", "seal", "a") == "sealed a at 3\n"
         status, out, errors = inside.append("a", "late")
         assert (status, out) == (1, "")

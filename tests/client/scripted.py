@@ -22,7 +22,7 @@ from varlog.wire.record import RecordKind, encode_record_header
 
 LOG_ID = 7
 PATIENCE_S = 20.0
-TEST_S = 30.0
+TEST_S = 120.0
 
 AppendScript = Callable[["Node", Request, BatchHeader], bool]
 ReadScript = Callable[["Node", Request], Coroutine[Any, Any, None]]

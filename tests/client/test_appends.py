@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.client.scripted import Node, fail_with, run, scripted
+from tests.client.scripted import PATIENCE_S, Node, fail_with, run, scripted
 
 from varlog import Ack, Log
 from varlog.base.errors import (
@@ -24,6 +24,9 @@ from varlog.base.ids import ProducerToken
 from varlog.client.limits import REFUSED_SECONDS
 from varlog.transport.peer import Request
 from varlog.wire.batch import BatchHeader
+
+SENT_S = 0.5
+"""Within so long an append is sent, however slow the machine; when it is not answered either, it is given up."""
 
 
 def hold(held: list[Callable[[], None]]) -> Callable[[Node, Request, BatchHeader], bool]:
@@ -162,7 +165,9 @@ def test_what_was_sent_and_not_answered_is_of_unknown_outcome_and_can_be_settled
                 node.on_append = script
                 before = len(cluster.payloads())
                 outcomes = await asyncio.gather(
-                    log.append(b"a", timeout=0.2), log.append_batch([b"b", b"c"], timeout=0.2), return_exceptions=True
+                    log.append(b"a", timeout=SENT_S),
+                    log.append_batch([b"b", b"c"], timeout=SENT_S),
+                    return_exceptions=True,
                 )
                 assert len(cluster.payloads()) == before + 3 * there
                 tokens = []
@@ -180,8 +185,11 @@ def test_what_was_sent_and_not_answered_is_of_unknown_outcome_and_can_be_settled
     run(story())
 
 
-def test_a_batch_whose_token_was_given_out_never_goes_on_under_another_identity() -> None:
+def test_a_batch_whose_token_was_given_out_never_goes_on_under_another_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else its entries could get there twice: by the client, and by who has the token."""
+    monkeypatch.setattr("varlog.client.writer.FIRST_ANSWER_SECONDS", PATIENCE_S)  # nothing is sent again by itself
 
     async def story() -> None:
         async with scripted(nodes=2, streams=2) as (cluster, client):
@@ -195,12 +203,12 @@ def test_a_batch_whose_token_was_given_out_never_goes_on_under_another_identity(
 
             for node in cluster.nodes:
                 node.on_append = collect
-            short = asyncio.ensure_future(log.append(b"a", timeout=0.1))
-            long = asyncio.ensure_future(log.append(b"b", timeout=10.0))
+            short = asyncio.ensure_future(log.append(b"a", timeout=SENT_S))
+            long = asyncio.ensure_future(log.append(b"b", timeout=PATIENCE_S))
             with pytest.raises(OutcomeUnknown) as unknown:
                 await short
             with pytest.raises(OutcomeUnknown) as still:
-                await log.retry(unknown.value.token, timeout=0.1)
+                await log.retry(unknown.value.token, timeout=SENT_S)
             for node in cluster.nodes:
                 node.on_append = None
             for request in requests:
@@ -220,7 +228,7 @@ def test_a_token_settles_its_send_in_another_process_too() -> None:
         async with scripted() as (cluster, client):
             cluster.primary(1).on_append = ignore
             with pytest.raises(OutcomeUnknown) as unknown:
-                await client.log("log").append(b"x", timeout=0.1)
+                await client.log("log").append(b"x", timeout=SENT_S)
             cluster.primary(1).on_append = None
             from varlog import connect
 

@@ -200,7 +200,7 @@ def test_the_cluster_is_closed_while_the_archive_is_read(tmp_path: Path) -> None
             assert (await anext(runs))[0].first == 1
             await cluster.close()
             with pytest.raises(Unavailable, match="was closed"):
-                await asyncio.wait_for(_drain(runs), 10)
+                await asyncio.wait_for(_drain(runs), TEST_S)
 
     run(story())
 

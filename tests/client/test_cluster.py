@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.client.scripted import run, scripted
+from tests.client.scripted import PATIENCE_S, run, scripted
 from tests.client.test_appends import until
 
 from varlog import connect
@@ -104,7 +104,7 @@ def test_a_repository_that_restarts_is_waited_for() -> None:
 
 def test_a_silent_repository_is_a_timeout_and_for_changes_an_unknown_outcome() -> None:
     async def story() -> None:
-        async with scripted(timeout=0.3) as (cluster, client):
+        async with scripted() as (cluster, client):
             log = client.log("log")
             await log.info()
 
@@ -113,15 +113,15 @@ def test_a_silent_repository_is_a_timeout_and_for_changes_an_unknown_outcome() -
 
             cluster.on_call = silent
             with pytest.raises(Timeout):
-                await log.tail()
+                await log.tail(timeout=0.3)
             with pytest.raises(OutcomeUnknown):
-                await log.seal()
+                await log.seal(timeout=0.3)
             with pytest.raises(OutcomeUnknown):
-                await client.create_log("log")
+                await client.create_log("log", timeout=0.3)
             assert cluster.repository is not None
             await cluster.repository.close()
             with pytest.raises(Unavailable):
-                await log.tail()
+                await log.tail(timeout=0.3)
 
     run(story())
 
@@ -160,7 +160,7 @@ def test_a_closed_connection_says_so_to_all_who_still_ask() -> None:
             await client.close()
             for asked in (waiting, unused.tail(), used.tail(), unused.producer().open(), unused.append(b"y")):
                 with pytest.raises(Unavailable, match="closed"):
-                    await asyncio.wait_for(asked, 5)
+                    await asyncio.wait_for(asked, PATIENCE_S)
 
     run(story())
 

@@ -37,7 +37,7 @@ def connected(cluster: Servers) -> varlog.Cluster:
 
 @asynccontextmanager
 async def led(
-    folder: Path, nodes: int = 3, ttl: float = 5.0, **settings: int
+    folder: Path, nodes: int = 3, ttl: float = TIMEOUT_S, **settings: int
 ) -> AsyncIterator[tuple[Servers, varlog.Cluster, varlog.Journal, varlog.JournalLeader]]:
     """Servers, and a journal that is led."""
     async with servers(folder, nodes, **settings) as cluster, connected(cluster) as client:
@@ -120,7 +120,7 @@ def test_a_candidate_whose_connection_is_closed_is_told(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
             await another.close()
             with pytest.raises(varlog.Unavailable, match="closed"):
-                await asyncio.wait_for(waits, 5)
+                await asyncio.wait_for(waits, TIMEOUT_S)
 
     run(story())
 
@@ -145,7 +145,7 @@ def test_a_leader_that_is_hurried_out_leads_no_more(tmp_path: Path) -> None:
             assert leader.epoch == 0
             for node in members[:2]:
                 await cluster.start_node(node)
-            async with journal.lead(name="second", timeout=10.0) as second:
+            async with journal.lead(name="second", timeout=TIMEOUT_S) as second:
                 await second.append(b"b")
 
     run(story())
@@ -157,7 +157,7 @@ def test_a_leader_without_a_word_is_replaced_and_can_acknowledge_nothing() -> No
             async with journal.lead(ttl=0.6, name="first") as old:
                 await old.append(b"a")
                 await die(old)
-                async with journal.lead(ttl=5.0, name="second") as new:
+                async with journal.lead(ttl=TIMEOUT_S, name="second") as new:
                     assert (await new.append(b"b")).glsn == 2
                     with pytest.raises(varlog.Fenced) as fenced:
                         await old.append(b"lost")

@@ -81,7 +81,7 @@ def test_the_first_answer_is_enough() -> None:
         async with scripted(nodes=3, streams=3) as (cluster, client):
             fill(cluster, *MIXED)
             cluster.nodes[1].on_read = cluster.nodes[2].on_read = stay_silent
-            assert (await client.log("log").read(1, timeout=1)).glsn == 1
+            assert (await client.log("log").read(1)).glsn == 1
 
     run(story())
 

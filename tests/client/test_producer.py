@@ -129,7 +129,7 @@ def test_an_unanswered_send_is_of_unknown_outcome_with_a_token_of_its_own() -> N
         async with scripted() as (cluster, client):
             log = client.log("log")
             cluster.primary(1).on_append = take_silently
-            producer = log.producer(timeout=0.3)
+            producer = log.producer(timeout=1.0)
             one, two = await producer.send(b"a"), await producer.send(b"b")
             with pytest.raises(OutcomeUnknown):
                 await producer.flush()
@@ -347,7 +347,7 @@ def test_a_sealed_log_ends_a_producer() -> None:
 def test_a_stream_that_is_away_is_waited_for_until_the_deadline() -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):
-            producer = await client.log("log").producer(linger=0, timeout=0.3).open()
+            producer = await client.log("log").producer(linger=0, timeout=1.0).open()
             await cluster.primary(1).stop()
             future = await producer.send(b"x")
             with pytest.raises(Timeout):

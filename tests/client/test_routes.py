@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 from tests.servers import run, servers
+from tests.soon import soon
 
 import varlog
 from varlog.base.errors import Timeout, Unavailable
@@ -33,10 +34,10 @@ def test_an_error_that_nobody_waits_for_is_none() -> None:
         scope, nobody = Scope(defects.append), NobodyThere()
         routes = Routes("orders", cast(Repositories, nobody), real_world(), scope)
         asking = asyncio.ensure_future(routes.refresh(5.0))
-        await asyncio.sleep(0.01)
+        await soon()
         asking.cancel()
         nobody.refuse.set()
-        await asyncio.sleep(0.01)
+        await soon()
         assert defects == []
         with pytest.raises(Unavailable):
             await routes.refresh(5.0)
@@ -70,11 +71,11 @@ def test_who_asks_later_gets_what_was_so_later() -> None:
         scope, slow = Scope(), SlowToAnswer()
         routes = Routes("orders", cast(Repositories, slow), real_world(), scope)
         early = [asyncio.ensure_future(routes.refresh(5.0)) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await soon()
         assert slow.asked == 1, "those who ask at once share a question"
         slow.version = 2
         late = [asyncio.ensure_future(routes.refresh(5.0)) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await soon()
         assert slow.asked == 2, "one that has left may be answered with what was so before"
         slow.answer.set()
         await asyncio.gather(*early, *late)

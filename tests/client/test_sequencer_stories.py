@@ -414,7 +414,7 @@ def test_the_token_of_a_position_that_was_given_up_says_so(tmp_path: Path, brake
             await create(cluster, replicas=2, streams=1)
             async with two_clients(cluster) as (writer, other):
                 with pytest.raises(OutcomeUnknown) as unknown:
-                    await writer.append(b"slow", timeout=0.2)
+                    await writer.append(b"slow", timeout=1.0)
                 for _ in range(2):
                     with pytest.raises(Junk):
                         await other.retry(unknown.value.token)
@@ -433,7 +433,7 @@ def test_the_token_of_a_half_written_position_gets_its_ack(tmp_path: Path, brake
             await create(cluster, replicas=2, streams=1)
             async with two_clients(cluster) as (writer, other):
                 with pytest.raises(OutcomeUnknown) as unknown:
-                    await writer.append(b"slow", timeout=0.2)
+                    await writer.append(b"slow", timeout=1.0)
                 brake.word = b"only those of the first writer are held back"
                 if switched:
                     assert await other.tail() == 1

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from tests.cluster.cluster import RealCluster
-from tests.cluster.processes import eventually
+from tests.cluster.client_program import connected
+from tests.cluster.cluster import ClientProcess, RealCluster
+from tests.cluster.processes import PATIENCE_S, eventually
 from tests.cluster.recording import read_recording
 
 import varlog
-from varlog.node.replica import BIND_IDLE_S
 from varlog.runtime.disk import RealDisk
 from varlog.runtime.loop import run
 from varlog.sim.audit import read_replica, read_whole_log
@@ -26,14 +26,21 @@ from varlog.sim.history import (
     payload_bytes,
 )
 from varlog.storage.volume import Volume, newest
+from varlog.transport.peer import connect
+from varlog.transport.world import real_world
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 
 def read_log(url: str, name: str) -> FinalLog:
     """Everything from the trim point to the tail, by the public client."""
 
     async def work() -> FinalLog:
-        async with varlog.connect(url, timeout=60.0) as cluster:
+        cluster = await connected(varlog.connect(url, timeout=PATIENCE_S))
+        try:
             return await read_whole_log(cluster.log(name), name)
+        finally:
+            await cluster.close()
 
     return run(work())
 
@@ -56,10 +63,29 @@ def recorded_append(
 
 
 def wait_bound(cluster: RealCluster) -> None:
-    """Until every replica has every cut on disk; where there are none, what it has heard of by itself."""
+    """Until every replica has every cut on disk."""
     eventually(lambda: not any(log.kept_cuts for log in cluster.status().logs), "every cut is bound everywhere")
-    if any(log.log.ordering != "cut" for log in cluster.status().logs):
-        time.sleep(2 * BIND_IDLE_S)
+
+
+def wait_committed(cluster: RealCluster, final: FinalLog) -> None:
+    """Until every replica has on disk that all of a log is committed: without cuts nobody but itself can tell."""
+    (number,) = [log.id for log in cluster.ask(lambda asked: asked.logs()) if log.name == final.log]
+    ends: dict[int, int] = {}
+    for stream, slot in zip(final.streams, final.slots, strict=True):
+        ends[stream] = max(ends.get(stream, 0), slot + 1)
+
+    async def ask(address: str) -> bool:
+        peer = await connect(real_world(), address, {}, timeout=PATIENCE_S)
+        try:
+            report = (await peer.call(Method.REPORT, pb.GetReportRequest(), timeout=PATIENCE_S)).message
+        finally:
+            peer.close()
+        assert isinstance(report, pb.GetReportResponse)
+        rows = [row for row in report.uncommit_reports if row.log_id == number and row.state != pb.REPLICA_FAILED]
+        return all(row.bound_llsn_offset > ends.get(row.log_stream_id, 0) for row in rows)
+
+    for node in cluster.nodes:
+        eventually(lambda node=node: run(ask(node.address)), f"{node} has all commits on disk")  # type: ignore[misc]
 
 
 def all_replicas(cluster: RealCluster) -> list[Replica]:
@@ -79,6 +105,11 @@ def save_history(path: Path, records: Sequence[Record]) -> History:
 
 def read_operations(recordings: Sequence[Path]) -> list[Operation]:
     return [operation for path in recordings for operation in read_recording(path)]
+
+
+def appends_of(client: ClientProcess) -> list[Append]:
+    """What a client has appended in all its lives so far, or tried to."""
+    return [each for each in read_operations(client.recordings()) if isinstance(each, Append)]
 
 
 def read_replicas(data: Path, node: int, logs: Sequence[varlog.LogDescription]) -> list[Replica]:

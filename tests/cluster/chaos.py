@@ -45,6 +45,8 @@ class Chaos:
         self._faults = faults
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
+        self._done: set[int] = set()
+        """Faults that have struck, by their place."""
         self._began = time.monotonic()
         self.struck: Counter[str] = Counter()
         self.story: list[str] = []
@@ -54,11 +56,15 @@ class Chaos:
         end = self._began + seconds
         for fault in self._faults:
             self._plan_strike(fault)
-        while self._due and self._due[0][0] < end:
+        while self._due and (self._due[0][0] < end or self._spared()):
             moment, _, act = heapq.heappop(self._due)
             sleep_until(moment)
             act()
         sleep_until(end)
+
+    def _spared(self) -> bool:
+        """Some fault has found nobody whom it could strike, however often it tried: all were down already."""
+        return len(self._done) < len(self._faults)
 
     def heal(self) -> None:
         """Everything is running again."""
@@ -82,6 +88,7 @@ class Chaos:
         victim = self._random.choice(fault.victims)
         lasts = self._random.uniform(fault.at_least_s, fault.lasts_s)
         if victim.alive and not victim.paused:
+            self._done.add(self._faults.index(fault))
             if fault.what == "kill":
                 self._kill(victim, lasts)
             elif fault.what == "fail":

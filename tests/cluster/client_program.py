@@ -20,11 +20,13 @@ from random import Random
 from tests.cluster.recording import Recorder
 
 import varlog
+from varlog.client.journal_lease import Lease
 from varlog.runtime.loop import run
 from varlog.sim.history import fingerprint, payload_bytes
+from varlog.wire.proto import varlog_pb2 as pb
 
 TIMEOUTS = (0.3, 2.0, 10.0)
-"""Seconds that callers are willing to wait."""
+"""Seconds that callers are willing to wait, unless they were told how long."""
 LEAD_TTL_S = 0.5
 """So long a leader of a journal leads without a word."""
 AT_ONCE = 4
@@ -44,6 +46,15 @@ LAST_LINES_BYTES = 1 << 16
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
+async def connected(cluster: varlog.Cluster) -> varlog.Cluster:
+    """Open it, though the repository may be away just now."""
+    while True:
+        try:
+            return await cluster.__aenter__()
+        except (varlog.Unavailable, varlog.Timeout):
+            await asyncio.sleep(0.05)
+
+
 class Client:
     """One life of one client."""
 
@@ -53,6 +64,7 @@ class Client:
         self.random = Random(f"{arguments.seed}/{self.name}")
         self.payload_bytes = arguments.payload_bytes
         self.pace_s = arguments.pace
+        self.timeouts: tuple[float, ...] = TIMEOUTS if arguments.timeout is None else (arguments.timeout,)
         self.own_name: str = arguments.name
         self.stopping = asyncio.Event()
         # Whoever sees the recording may send the signal.
@@ -62,25 +74,17 @@ class Client:
         self._lanes = 0
 
     async def run(self, url: str, log: str, role: str) -> None:
-        self.cluster = cluster = await self._connected(url)
+        self.cluster = cluster = await connected(varlog.connect(url))
         try:
             await ROLES[role](self, cluster.log(log))
         finally:
             await cluster.close()
 
-    async def _connected(self, url: str) -> varlog.Cluster:
-        """The repository may be away just now."""
-        while True:
-            try:
-                return await varlog.connect(url).__aenter__()
-            except (varlog.Unavailable, varlog.Timeout):
-                await asyncio.sleep(0.05)
-
     async def pause(self) -> None:
         await asyncio.sleep(self.random.expovariate(1 / self.pace_s))
 
     def timeout(self) -> float:
-        return self.random.choice(TIMEOUTS)
+        return self.random.choice(self.timeouts)
 
     def payload(self) -> bytes:
         self._sent += 1
@@ -146,6 +150,7 @@ async def append_batches(client: Client, log: varlog.Log) -> None:
 
 async def lead(client: Client, log: varlog.Log) -> None:
     """A candidate for the lead of a journal; once elected, single appends, several at once, until it is fenced."""
+    _note_words(client.folder / f"{client.own_name}.word")
     while not client.stopping.is_set():
         try:
             journal = client.cluster.journal(log.name)
@@ -153,6 +158,21 @@ async def lead(client: Client, log: varlog.Log) -> None:
                 await _append_as(client, leader)
         except varlog.VarlogError:
             await client.pause()  # not elected, or the repository is away
+
+
+def _note_words(path: Path) -> None:
+    """Keep in a file when the last word that the repository answered to was given, at the earliest."""
+    plain = Lease._ask
+
+    async def noted(lease: Lease, act: pb.Candidature, timeout: float) -> pb.LeadLogReply:
+        given = time.monotonic()
+        reply = await plain(lease, act, timeout)
+        new = path.with_suffix(".new")
+        new.write_text(str(given))
+        new.replace(path)
+        return reply
+
+    setattr(Lease, "_ask", noted)  # noqa: B010 - a type checker would have it named as it was
 
 
 async def _append_as(client: Client, leader: varlog.JournalLeader) -> None:
@@ -423,6 +443,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--payload-bytes", type=int, default=500)
     parser.add_argument("--pace", type=float, default=0.05, help="mean pause between operations, in seconds")
+    parser.add_argument("--timeout", type=float, help="of every operation, in seconds; without, drawn for each")
     parsed = parser.parse_args(arguments)
 
     async def life() -> None:

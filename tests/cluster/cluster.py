@@ -7,16 +7,15 @@ which the system gives ports to outgoing connections.
 
 import json
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from tests.cluster.processes import VARLOG, Process, eventually, run_varlog
+from tests.cluster.processes import PATIENCE_S, VARLOG, Process, eventually, run_varlog
+from tools.etcd import free_ports
 
 import varlog
 from varlog.cli.serve import SERVES
@@ -24,21 +23,11 @@ from varlog.cli.serve import SERVES
 FILE_BYTES = 1 << 20
 """Small, so that a short test goes through many files."""
 
+LOOK_S = 2.0
+"""So long a repository that may not be there yet is waited for before it is looked again."""
 
 EXPECTED = re.compile(r"varlog: (no repository at [^ ]*, trying on: |connected to the repository at )")
 """What a node may say on standard error when the repository is away."""
-
-
-def free_port(random: Random) -> int:
-    """A port nobody has, and that nobody is given by chance while its owner is away."""
-    while True:
-        port = random.randrange(12_000, 30_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 class Server(Process):
@@ -70,7 +59,7 @@ class RealCluster:
         self.folder = folder
         self.seed = seed
         self.processes: list[Process] = []
-        self.port = free_port(Random())
+        (self.port,) = free_ports(1)
         listen = f"127.0.0.1:{self.port}"
         self.url = f"varlog://{listen}"
         arguments = ["repository", "start", "--data", str(folder / "repository"), "--listen", listen]
@@ -116,7 +105,8 @@ class RealCluster:
     def missing(self) -> list[str]:
         """What keeps the cluster from working."""
         try:
-            status = self.status()
+            with varlog.sync.connect(self.url, timeout=LOOK_S) as cluster:
+                status = cluster.status()
         except varlog.VarlogError as error:
             return [error.message]
         connected = [node.id for node in status.nodes if node.connected]
@@ -128,9 +118,11 @@ class RealCluster:
             if not all(replica.reported for replica in stream.replicas)
         ]
 
-    def add_client(self, role: str, log: str, name: str = "", *, pace: float = 0.05) -> "ClientProcess":
+    def add_client(
+        self, role: str, log: str, name: str = "", *, pace: float = 0.05, timeout: float | None = None
+    ) -> "ClientProcess":
         """A client process, not yet started."""
-        client = ClientProcess(self, name or f"{role}{len(self.clients) + 1}", role, log, pace)
+        client = ClientProcess(self, name or f"{role}{len(self.clients) + 1}", role, log, pace, timeout)
         self.clients.append(client)
         return client
 
@@ -141,13 +133,29 @@ class RealCluster:
 
     # ------------------------------------------------------------ looking
 
-    def ask(self, question: "Callable[[varlog.sync.Cluster], Any]", timeout: float = 10.0) -> Any:
+    @contextmanager
+    def connected(self) -> "Iterator[varlog.sync.Cluster]":
+        """A client of our own, as patient as we are: whoever should answer may be slow, or about to be back."""
+
+        def reach() -> "varlog.sync.Cluster | None":
+            try:
+                return varlog.sync.connect(self.url, timeout=PATIENCE_S).__enter__()
+            except varlog.Unavailable:
+                return None
+
+        cluster = eventually(reach, "the repository answers")
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+    def ask(self, question: "Callable[[varlog.sync.Cluster], Any]") -> Any:
         """Ask by a client of our own."""
-        with varlog.sync.connect(self.url, timeout=timeout) as cluster:
+        with self.connected() as cluster:
             return question(cluster)
 
     def status(self) -> varlog.ClusterStatus:
-        status = self.ask(lambda cluster: cluster.status(), timeout=2.0)
+        status = self.ask(lambda cluster: cluster.status())
         assert isinstance(status, varlog.ClusterStatus)
         return status
 
@@ -173,11 +181,15 @@ class RealCluster:
 class ClientProcess(Process):
     """A `client_program`."""
 
-    def __init__(self, cluster: RealCluster, name: str, role: str, log: str, pace: float) -> None:
+    def __init__(
+        self, cluster: RealCluster, name: str, role: str, log: str, pace: float, timeout: float | None
+    ) -> None:
         super().__init__(name, cluster.folder, [])
         self.role = role
         self._fixed = [*cluster.client_command, "--cluster", cluster.url, "--log", log, "--name", name, "--role", role]
         self._fixed += ["--folder", str(cluster.folder), "--seed", str(cluster.seed), "--pace", str(pace)]
+        if timeout is not None:
+            self._fixed += ["--timeout", str(timeout)]
 
     @property
     def subscribes(self) -> bool:

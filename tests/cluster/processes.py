@@ -135,6 +135,11 @@ class Process:
         self.signal(signal.SIGCONT)
         self.paused = False
 
+    @property
+    def asleep(self) -> bool:
+        """Stopped by now: what was sent to it may take a moment to reach it."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     # ------------------------------------------------------------ what it said
 
     @property

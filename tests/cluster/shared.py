@@ -4,11 +4,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 
-from tests.cluster.cluster import FILE_BYTES, RealCluster, Server, free_port
+from tests.cluster.cluster import FILE_BYTES, RealCluster, Server
 from tests.cluster.processes import Process
-from tools.etcd import LOOPBACK, Ensemble, Member
+from tools.etcd import LOOPBACK, Ensemble, Member, free_ports
 from tools.namespaces import Host, Hub
 
 import varlog
@@ -48,8 +47,8 @@ class SharedCluster(RealCluster):
         endpoints = ",".join(etcd.endpoints)
         self.repositories = [self._place(f"repository{number}") for number in range(1, repositories + 1)]
         self.addresses: dict[Server, str] = {}
-        for server in self.repositories:
-            self.addresses[server] = f"{self._address(server)}:{free_port(Random())}"
+        for server, port in zip(self.repositories, free_ports(repositories), strict=True):
+            self.addresses[server] = f"{self._address(server)}:{port}"
             server.command += ["repository", "start", "--etcd", endpoints, "--listen", self.addresses[server]]
         self.repository = self.repositories[0]
         self.url = f"varlog://{','.join(self.addresses.values())}"

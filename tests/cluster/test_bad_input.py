@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.cluster import RealCluster, Server, real_cluster
-from tests.cluster.processes import eventually, run_varlog
+from tests.cluster.processes import PATIENCE_S, eventually, run_varlog
 
 import varlog
 from varlog.base import errors
@@ -19,7 +19,7 @@ from varlog.transport.errors import decode_error
 from varlog.transport.tcp import parse_address
 from varlog.wire.frame import FRAME, PREFACE, Kind, encode_frame
 
-ANSWER_S = 20.0
+ANSWER_S = PATIENCE_S
 LISTEN = ("--listen", "127.0.0.1:0")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.cluster import RealCluster, real_cluster
-from tests.cluster.processes import eventually, run_varlog
+from tests.cluster.processes import eventually, run_varlog, unexpected
 
 import varlog
 
@@ -135,8 +135,8 @@ def test_a_bad_replica_is_made_anew_and_harms_no_other(cluster: RealCluster, way
     cluster.wait_ready()
     wait_repaired(cluster, log)
     told = f"node {VICTIM}: since its start 1 damaged replicas were made anew from their peers; look at its disks"
-    assert told in cluster.status_page()["notices"]
-    assert node.last_words() == ""
+    eventually(lambda: told in cluster.status_page()["notices"], "status tells")
+    assert unexpected(node.last_words()) == ""
     check_others(cluster, log)
 
 
@@ -171,12 +171,12 @@ def check_others(cluster: RealCluster, hurt: varlog.LogDescription) -> None:
     def work(asked: "varlog.sync.Cluster") -> None:
         with asked.log(hurt.name).subscribe(start=1, stop=len(PAYLOADS) + 1) as subscription:
             assert [entry.payload for entry in subscription] == PAYLOADS
-        ack = asked.log(hurt.name).append(b"behind the damage", timeout=20.0)
+        ack = asked.log(hurt.name).append(b"behind the damage")
         assert ack.glsn > len(PAYLOADS)
         assert asked.log(hurt.name).read(ack.glsn).payload == b"behind the damage"
         first, *others = asked.log(hurt.name).info().chain[-1].streams
         assert not first.writable
-        assert [stream.writable for stream in others] == [True]
+        assert [stream.writable for stream in others].count(True) == 1
         ack = asked.log("healthy").append(b"still fine")
         assert asked.log("healthy").read(ack.glsn).payload == b"still fine"
 
@@ -199,7 +199,7 @@ def test_a_torn_tail_is_mended_without_a_word(cluster: RealCluster) -> None:
     cluster.wait_ready()
     assert cluster.ask(lambda asked: asked.log("torn").append(b"more")).first == len(PAYLOADS) + 1
     assert not any("torn" in trouble for trouble in cluster.status_page()["troubles"])
-    assert node.last_words() == ""
+    assert unexpected(node.last_words()) == ""
 
 
 def test_a_lost_tail_is_noticed(cluster: RealCluster) -> None:

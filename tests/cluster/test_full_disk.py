@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.cluster.audit import all_replicas, read_log, recorded_append, save_history, wait_bound
+from tests.cluster.audit import all_replicas, read_log, recorded_append, save_history, wait_bound, wait_committed
 from tests.cluster.cluster import FILE_BYTES, RealCluster
-from tests.cluster.processes import eventually
+from tests.cluster.processes import PATIENCE_S, eventually
 from tests.cluster.small_volume import SmallVolume, may_mount, mounted, pretended
 
 import varlog
@@ -40,25 +40,25 @@ class Filled:
     """One that has only a backup there."""
     records: list[Record] = field(default_factory=list)
 
-    def append(self, log: "varlog.sync.Log", stream: int, *, padding: int = 0, timeout: float = 20.0) -> Append:
+    def append(self, log: "varlog.sync.Log", stream: int, *, padding: int = 0, timeout: float = PATIENCE_S) -> Append:
         name = f"entry.{len(self.records)}"
         append = recorded_append(log, name, padding=padding, stream=stream, timeout=timeout)
         self.records.append(append)
         return append
 
-    def until_refused(self, log: "varlog.sync.Log", stream: int) -> Append:
+    def until_refused(self, log: "varlog.sync.Log", stream: int, timeout: float = PATIENCE_S) -> Append:
         """Append until that no longer works."""
         for _ in range(100):
-            append = self.append(log, stream, padding=LARGE, timeout=GIVEN_UP_S)
+            append = self.append(log, stream, padding=LARGE, timeout=timeout)
             if append.outcome != "ack":
                 return append
         raise AssertionError("the volume never fills up")
 
     def goes_on(self, log: "varlog.sync.Log") -> None:
-        """Within a bound, every stream takes appends again."""
+        """Within a bound, every stream that has not ended takes appends again."""
         healed = time.monotonic()
-        for stream in log.info().chain[0].streams:
-            self.records.append(Expectation(log=log.name, stream=stream.id, healed_time=healed, bound=20.0))
+        for stream in [each for each in log.info().chain[0].streams if each.writable]:
+            self.records.append(Expectation(log=log.name, stream=stream.id, healed_time=healed, bound=PATIENCE_S))
             eventually(lambda stream=stream: self.append(log, stream.id).outcome == "ack", "appends work")  # type: ignore[misc]
 
     def acked(self) -> int:
@@ -76,7 +76,7 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
             description = cluster.ask(lambda asked: asked.create_log("orders", streams=3).info())
             primaries = {stream.members[0]: stream.id for stream in description.chain[0].streams}
             filled = Filled(cluster, volume, primaries.pop(VICTIM), min(primaries.values()))
-            with varlog.sync.connect(cluster.url) as asked:
+            with cluster.connected() as asked:
                 for stream in (1, 2, 3):
                     assert filled.append(asked.log("orders"), stream).outcome == "ack"
             volume.leave(0)
@@ -88,7 +88,9 @@ def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
 def judge(filled: Filled) -> None:
     """Nothing acked is lost, nothing refused is there, and what was of unknown outcome is there once or not at all."""
     wait_bound(filled.cluster)
-    filled.records.append(read_log(filled.cluster.url, "orders"))
+    final = read_log(filled.cluster.url, "orders")
+    wait_committed(filled.cluster, final)
+    filled.records.append(final)
     filled.records += all_replicas(filled.cluster)
     history = save_history(filled.cluster.folder / "history.jsonl", filled.records)
     assert [str(violation) for violation in check_history(history)] == []
@@ -96,12 +98,12 @@ def judge(filled: Filled) -> None:
 
 
 def test_appends_are_refused_reads_go_on_and_room_helps(filled: Filled) -> None:
-    with varlog.sync.connect(filled.cluster.url) as asked:
+    with filled.cluster.connected() as asked:
         log = asked.log("orders")
         refused = filled.until_refused(log, filled.own)
         assert (refused.outcome, refused.error) == ("refused", "NoSpace")
         # The primary has room and its backup has not: not answered, and there once the backup has it.
-        assert filled.until_refused(log, filled.other).outcome == "unknown"
+        assert filled.until_refused(log, filled.other, GIVEN_UP_S).outcome == "unknown"
         eventually(lambda: _told_to_be_full(filled.cluster), "status tells")
         _all_is_read(filled, log)
         filled.volume.leave(FILE_BYTES * 6)
@@ -114,7 +116,7 @@ def test_a_node_starts_with_a_full_volume_and_serves(filled: Filled) -> None:
     """Its own copy is read while the others are away."""
     cluster = filled.cluster
     node = cluster.nodes[VICTIM - 1]
-    with varlog.sync.connect(cluster.url) as asked:
+    with cluster.connected() as asked:
         log = asked.log("orders")
         assert filled.until_refused(log, filled.own).error == "NoSpace"
         wait_bound(cluster)
@@ -130,7 +132,7 @@ def test_a_node_starts_with_a_full_volume_and_serves(filled: Filled) -> None:
             if other is not node:
                 other.start()
         cluster.wait_ready()
-        assert filled.until_refused(log, filled.own).outcome != "ack"
+        assert filled.until_refused(log, filled.own, GIVEN_UP_S).outcome != "ack"
         filled.volume.leave(FILE_BYTES * 6)
         filled.goes_on(log)
     judge(filled)
@@ -138,7 +140,7 @@ def test_a_node_starts_with_a_full_volume_and_serves(filled: Filled) -> None:
 
 def test_trimming_makes_room(filled: Filled) -> None:
     """Without anybody freeing anything else."""
-    with varlog.sync.connect(filled.cluster.url) as asked:
+    with filled.cluster.connected() as asked:
         log = asked.log("orders")
         filled.volume.leave(FILE_BYTES * 2)
         refused = filled.until_refused(log, filled.own)
@@ -148,7 +150,7 @@ def test_trimming_makes_room(filled: Filled) -> None:
         log.trim(trim.upto)
         trim.done, trim.end_time = True, time.monotonic()
         filled.records.append(trim)
-        eventually(lambda: filled.append(log, filled.own).outcome == "ack", "appends work", 20.0)
+        eventually(lambda: filled.append(log, filled.own).outcome == "ack", "appends work")
         filled.goes_on(log)
         with pytest.raises(varlog.Trimmed):
             log.read(trim.upto)

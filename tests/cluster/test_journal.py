@@ -1,10 +1,9 @@
 """Leaders of a journal as processes: one that sleeps for longer than its lease, one that is killed (J4, J5, I11)."""
 
-import signal
 import time
 from pathlib import Path
 
-from tests.cluster.audit import read_log, read_operations, save_history
+from tests.cluster.audit import appends_of, read_log, save_history
 from tests.cluster.client_program import LEAD_TTL_S
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
 from tests.cluster.processes import eventually
@@ -30,19 +29,38 @@ def another_leads(cluster: RealCluster, candidates: list[ClientProcess], old: Cl
         found = leader_of(cluster, candidates)
         return found if found is not old else None
 
-    found = eventually(look, f"another than {old} leads")
+    return eventually(look, f"another than {old} leads")
+
+
+def goes_on(cluster: RealCluster) -> None:
     seen = steady(cluster).position
-    eventually(lambda: steady(cluster).position > seen + 10, f"{found} appends")
-    return found
+    eventually(lambda: steady(cluster).position > seen + 10, "whoever leads appends")
+
+
+def put_leader_to_sleep(
+    cluster: RealCluster, candidates: list[ClientProcess]
+) -> tuple[ClientProcess, varlog.SegmentDescription] | None:
+    """It, and the segment that it leads in its sleep; None: when it was asleep, it led no more."""
+    found = leader_of(cluster, candidates)
+    if found is None:
+        return None
+    found.pause()
+    eventually(lambda: found.asleep, f"{found} is stopped")
+    segment = describe(cluster).chain[-1]
+    if segment.leader == found.name:
+        return found, segment
+    found.resume()
+    return None
+
+
+def is_fenced(client: ClientProcess, since: float) -> bool:
+    ended = [each for each in appends_of(client) if each.end_time is not None and each.end_time > since]
+    return any(each.error == "Fenced" for each in ended)
 
 
 def steady(cluster: RealCluster) -> ClientProcess:
     """The subscriber that nothing strikes."""
     return cluster.clients[0]
-
-
-def appends_of(client: ClientProcess) -> list[Append]:
-    return [each for each in read_operations(client.recordings()) if isinstance(each, Append)]
 
 
 def test_a_leader_that_sleeps_or_dies_is_followed_and_acknowledges_nothing_more(tmp_path: Path) -> None:
@@ -54,17 +72,18 @@ def test_a_leader_that_sleeps_or_dies_is_followed_and_acknowledges_nothing_more(
             client.start()
         eventually(lambda: steady(cluster).position > 10, "somebody leads, and appends")
 
-        sleeper = eventually(lambda: leader_of(cluster, candidates), "somebody leads")
-        slept_in = describe(cluster).chain[-1]
-        sleeper.signal(signal.SIGSTOP)
+        sleeper, slept_in = eventually(lambda: put_leader_to_sleep(cluster, candidates), "somebody leads, and sleeps")
         asleep = time.monotonic()
+        last_word = float((tmp_path / f"{sleeper.name}.word").read_text())
         follower = another_leads(cluster, candidates, sleeper)
-        assert time.monotonic() - asleep > LEAD_TTL_S / 2, "its lease had to run out"
-        sleeper.signal(signal.SIGCONT)
-        eventually(lambda: any(each.error == "Fenced" for each in appends_of(sleeper)), "it hears that it is fenced")
+        assert time.monotonic() - last_word > LEAD_TTL_S / 2, "its lease had to run out"
+        goes_on(cluster)
+        sleeper.resume()
+        eventually(lambda: is_fenced(sleeper, asleep), "it hears that it is fenced")
 
         follower.kill()
         another_leads(cluster, candidates, follower)
+        goes_on(cluster)
         for client in candidates:
             if client.alive:
                 assert client.stop() == 0, client.last_words()

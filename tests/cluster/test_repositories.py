@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster.processes import Process, eventually
+from tests.cluster.processes import PATIENCE_S, Process, eventually
 from tools.etcd import Ensemble, running
 
 import varlog
 
 REPOSITORIES = 3
 NODES = 3
+LOOK_S = 0.5
+"""One that has not answered for so long may be asleep: others are asked, and it again."""
 
 
 def start(name: str, folder: Path, *arguments: str) -> tuple[Process, str]:
@@ -52,7 +54,7 @@ async def leader_of(addresses: list[str]) -> str:
     while True:
         for address in addresses:
             try:
-                async with varlog.connect(f"varlog://{address}", timeout=0.5) as cluster:
+                async with varlog.connect(f"varlog://{address}", timeout=LOOK_S) as cluster:
                     await cluster.status()
                     return address
             except varlog.VarlogError:
@@ -66,7 +68,7 @@ def test_the_order_goes_on_when_the_leader_is_gone(how: str, tmp_path: Path) -> 
 
     async def story(repositories: dict[str, Process]) -> None:
         addresses = list(repositories)
-        async with varlog.connect(f"varlog://{','.join(addresses)}") as cluster:
+        async with varlog.connect(f"varlog://{','.join(addresses)}", timeout=PATIENCE_S) as cluster:
             log = await make_log(cluster)
             sent: dict[int, bytes] = {}
             stop = asyncio.Event()
@@ -75,7 +77,7 @@ def test_the_order_goes_on_when_the_leader_is_gone(how: str, tmp_path: Path) -> 
                 count = 0
                 while not stop.is_set():
                     payload = f"{number}.{count}".encode()
-                    sent[(await log.append(payload, timeout=30)).glsn] = payload
+                    sent[(await log.append(payload)).glsn] = payload
                     count += 1
 
             writers = [asyncio.create_task(writer(number)) for number in range(4)]
@@ -98,7 +100,7 @@ def test_the_order_goes_on_when_the_leader_is_gone(how: str, tmp_path: Path) -> 
             assert found == sent
 
     with running(tmp_path / "etcd") as etcd, started(tmp_path, etcd) as (repositories, _):
-        asyncio.run(asyncio.wait_for(story(repositories), 90))
+        asyncio.run(asyncio.wait_for(story(repositories), 4 * PATIENCE_S))
 
 
 async def make_log(cluster: varlog.Cluster) -> varlog.Log:

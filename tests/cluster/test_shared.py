@@ -4,8 +4,7 @@ import time
 from pathlib import Path
 
 from tests.cluster.chaos import Chaos, Fault
-from tests.cluster.cluster import Server
-from tests.cluster.processes import eventually
+from tests.cluster.processes import PATIENCE_S, eventually
 from tests.cluster.shared import SharedCluster, shared_cluster
 from tests.cluster.test_faults import CHAOS_S, SEED, add_clients, try_it
 from tests.cluster.trial import Trial
@@ -45,15 +44,16 @@ class Partitions(Chaos):
     def rage(self, seconds: float) -> None:
         self._began = time.monotonic()
         time.sleep(1.0)
-        self._cut_off_node(self._cluster.nodes[0], seconds)
+        self._cut_off_node(seconds)
         self._cut_off_leader(seconds)
         time.sleep(1.0)
 
     def heal(self) -> None:
         self._hub.heal()
 
-    def _cut_off_node(self, node: Server, seconds: float) -> None:
-        stream = self._cluster.ask(lambda asked: led_by(asked.log("orders"), 1))
+    def _cut_off_node(self, seconds: float) -> None:
+        number, stream = self._cluster.ask(lambda asked: led_stream(asked.log("orders")))
+        node = self._cluster.nodes[number - 1]
         for repository in self._cluster.repositories:
             self._hub.cut(self._cluster.hosts[node], self._cluster.hosts[repository])
         self._note("cut off", node, "from the repositories")
@@ -69,11 +69,11 @@ class Partitions(Chaos):
         self.heal()
 
 
-def led_by(log: "varlog.sync.Log", node: int) -> pb.AppendRequest:
-    """An append to a stream whose primary is a node."""
+def led_stream(log: "varlog.sync.Log") -> tuple[int, pb.AppendRequest]:
+    """A node that is the primary of a stream, and an append to that."""
     info = log.info()
-    stream = next(stream for stream in info.chain[-1].streams if stream.members[0] == node)
-    return pb.AppendRequest(log=info.id, segment=len(info.chain), stream=stream.id)
+    stream = next(stream for stream in info.chain[-1].streams if stream.writable)
+    return stream.members[0], pb.AppendRequest(log=info.id, segment=len(info.chain), stream=stream.id)
 
 
 def refusal(address: str, request: pb.AppendRequest) -> str:
@@ -106,7 +106,7 @@ def test_partitions(tmp_path: Path) -> None:
                 add_clients(cluster, "append", "batches", "named")
                 cluster.ask(lambda asked: asked.create_log("orders", replicas=2, streams=3))
                 trial = Trial(cluster, Partitions(cluster, hub, host), cluster.clients[0])
-                trial.run(20.0)
+                trial.run(PATIENCE_S)
                 print(trial.summary())
                 assert trial.counts["entries acked"] > 100
         finally:

@@ -16,15 +16,17 @@ from pathlib import Path
 
 from tests.cluster.audit import (
     all_replicas,
+    appends_of,
     read_log,
     read_operations,
     recorded_append,
     save_history,
     wait_bound,
+    wait_committed,
 )
 from tests.cluster.chaos import Chaos
 from tests.cluster.cluster import ClientProcess, RealCluster
-from tests.cluster.processes import Process, eventually
+from tests.cluster.processes import PATIENCE_S, Process, eventually
 
 import varlog
 from varlog.sim.checkers import CHECKERS, check_history
@@ -48,6 +50,8 @@ class Trial:
     follower: Process | None = None
     """A `varlog tail --follow -o json` that no fault strikes."""
     log: str = "orders"
+    least: int = 100
+    """More entries than this are acknowledged before writers may end."""
     records: list[Record] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     tail: int = 0
@@ -63,6 +67,8 @@ class Trial:
         if self.follower is not None:
             self.follower.start()
         eventually(lambda: self.steady.position, "the subscriber has seen something")
+        if self.follower is not None:  # one that cannot reach the cluster at its start gives up
+            eventually(self._followed, "`varlog tail` has printed something")
         self.chaos.rage(seconds)
         self.chaos.heal()
         for server in self.cluster.servers:
@@ -75,7 +81,7 @@ class Trial:
 
     def _probe(self, healed: float) -> None:
         """Every stream that has not ended takes an append, however long it takes; the checker knows how long it may."""
-        with varlog.sync.connect(self.cluster.url) as cluster:
+        with self.cluster.connected() as cluster:
             log = cluster.log(self.log)
             probed: dict[int, Expectation] = {}
             while fresh := [each for each in log.info().chain[-1].streams if each.writable and each.id not in probed]:
@@ -84,11 +90,11 @@ class Trial:
                     expected.any_stream = log.info().ordering == "sequencer"  # where it goes is not ours to say
                     probed[stream.id] = expected
                     self._probe_stream(log, expected, healed + BOUND_S)
-            info = log.info()
-            assert sum(stream.writable for stream in info.chain[-1].streams) >= info.streams, "as many as are wanted"
-            for stream in info.chain[-1].streams:
-                if stream.id in probed and not stream.writable:
-                    probed[stream.id].excuse = "it has ended"
+            eventually(lambda: _has_all_streams(log.info()), "as many streams as are wanted")
+            writable = [stream.id for stream in log.info().chain[-1].streams if stream.writable]
+            for stream_id, expected in probed.items():
+                if stream_id not in writable:
+                    expected.excuse = "it has ended"  # alone, or with its segment
             self.records += probed.values()
         self.recovered_s = time.monotonic() - healed
 
@@ -105,13 +111,15 @@ class Trial:
 
     def _settle(self) -> None:
         followers = [client for client in self.cluster.clients if client.subscribes]
+        eventually(self._has_enough, f"more than {self.least} entries are acknowledged")
         for client in self.cluster.clients:
             if client not in followers:
                 eventually(lambda client=client: client.at_work, f"{client} works")  # type: ignore[misc]
                 assert client.stop() == 0, f"{client}: {client.last_words()}"
-        with varlog.sync.connect(self.cluster.url) as cluster:
+        with self.cluster.connected() as cluster:
             log = cluster.log(self.log)
-            self.records.append(recorded_append(log, "last", timeout=BOUND_S))  # what was given up is not at the tail
+            # what was given up is not at the tail
+            self.records.append(recorded_append(log, "last", timeout=PATIENCE_S))
             self.tail = log.tail()
         eventually(
             lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
@@ -122,6 +130,10 @@ class Trial:
         wait_bound(self.cluster)
         eventually(self._is_well, "nothing is wrong any more")
 
+    def _has_enough(self) -> bool:
+        appends = [each for client in self.cluster.clients for each in appends_of(client)]
+        return len({payload for each in appends if each.outcome == "ack" for payload in each.payloads}) > self.least
+
     def _is_well(self) -> bool:
         """Every replica works, those that failed made anew."""
         streams = [stream for log in self.cluster.status().logs for stream in log.streams]
@@ -129,6 +141,7 @@ class Trial:
 
     def _audit(self) -> FinalLog:
         final = read_log(self.cluster.url, self.log)
+        wait_committed(self.cluster, final)
         self.records += [final, *all_replicas(self.cluster)]
         for client in self.cluster.clients:
             operations = read_operations(client.recordings())
@@ -158,7 +171,7 @@ class Trial:
     def _follower_is_there(self) -> bool:
         assert self.follower is not None
         assert self.follower.alive, f"`varlog tail` ended: {self.follower.last_words()}"
-        return self._followed()[-1:] == [self.tail]
+        return self._followed()[-1] >= self.tail
 
     def _follower_complaints(self, final: FinalLog) -> list[str]:
         """It may begin a little late, and is then gapless."""
@@ -210,6 +223,11 @@ def _follows_to_the_end(operations: list[Operation]) -> None:
     """The subscription that was going on at the end was given all the time it needed."""
     if operations and isinstance(operations[-1], Subscription) and operations[-1].end_time is None:
         operations[-1].must_catch_up = True
+
+
+def _has_all_streams(log: varlog.LogDescription) -> bool:
+    """One that is replaced just now is about to have a successor."""
+    return sum(stream.writable for stream in log.chain[-1].streams) >= log.streams
 
 
 def _positions(final: FinalLog, first: int) -> list[int]:

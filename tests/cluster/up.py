@@ -13,7 +13,7 @@ from tests.cluster.processes import VARLOG, Process, eventually, unexpected
 
 TOLD = re.compile(
     r"varlog: (node|repository) \d+ (was ended by SIGKILL; starting it again"
-    r"|did not start: (it said nothing; see .*|no repository at .*, trying on: .*))"
+    r"|did not start: (it said nothing; see .*|no repository at .*, trying on: .*|connected to the repository at .*))"
 )
 """What `varlog up` says of a process that was killed, while it served or while it started, with its last words."""
 

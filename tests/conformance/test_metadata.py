@@ -1,19 +1,19 @@
 """What every metadata store must do; run against each implementation."""
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 import pytest
+from tests.metadata.etcd_stories import PATIENCE_S, configured, run
 from tests.sim.world import Small
 from tools.etcd import Ensemble
 
 from varlog.base.errors import InvalidArgument, NotLeader, Unavailable
 from varlog.metadata.election import follow_leader, leader_of
-from varlog.metadata.etcd import EtcdConfig, EtcdStore
+from varlog.metadata.etcd import EtcdStore
 from varlog.metadata.sqlite import SqliteStore
 from varlog.ports.election import ElectiveStore, Leader
 from varlog.ports.metadata import Change, Transaction
@@ -68,13 +68,13 @@ class Etcd:
     """On a real etcd, which is never left out: where there is none, it is fetched (`tools.etcd`)."""
 
     def __init__(self, ensemble: Ensemble) -> None:
-        self._config = EtcdConfig(ensemble.endpoints, prefix=f"conformance-{secrets.token_hex(4)}/")
+        self._config = configured(ensemble, lease_s=PATIENCE_S)
 
     def run(self, body: Body) -> None:
         async def open_store() -> ElectiveStore:
             return await EtcdStore.open(self._config)
 
-        asyncio.run(asyncio.wait_for(body(open_store), 60))
+        run(body(open_store))
 
 
 @pytest.fixture(params=["simulated", "simulated, out of order", "sqlite", "etcd"])

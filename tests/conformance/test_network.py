@@ -15,6 +15,9 @@ from varlog.sim.host import Process
 from varlog.transport.world import real_world
 from varlog.wire.frame import Frame, Kind, encode_frame
 
+PATIENCE_S = 60.0
+"""Longer than anything takes, however busy the machine is."""
+
 Body = Callable[["Hall"], Coroutine[Any, Any, None]]
 """A test: gets a hall that listens."""
 
@@ -105,7 +108,7 @@ class Hall:
             return self._called[-1]
 
         before = len(self.accepted)
-        channel = await self.world.network.connect(self.address, hear, timeout=5)
+        channel = await self.world.network.connect(self.address, hear, timeout=PATIENCE_S)
         caller = self._called[-1]
         assert caller.channel is channel
         await self.until(lambda: len(self.accepted) > before)
@@ -118,7 +121,7 @@ class Hall:
             while not condition():
                 await self.clock.sleep(0.001)
 
-        await within(self.clock, 10, wait())
+        await within(self.clock, PATIENCE_S, wait())
 
     async def close(self) -> None:
         await self.listener.close()
@@ -248,7 +251,7 @@ def test_what_is_not_read_holds_the_sender_back_and_is_not_lost(network: Impleme
         await hall.clock.sleep(0.05)
         assert not drained.done()
         called.channel.resume_reading()
-        await within(hall.clock, 10, drained)
+        await within(hall.clock, PATIENCE_S, drained)
         assert caller.channel.writable
         await hall.until(lambda: len(called.frames) == sent)
         assert called.numbers == list(range(sent))
@@ -266,7 +269,7 @@ def test_who_waits_for_room_is_woken_when_the_channel_closes(network: Implementa
         drained = asyncio.ensure_future(caller.channel.drained())
         await hall.clock.sleep(0.01)
         (caller if by == "caller" else called).channel.close()
-        await within(hall.clock, 15, drained)
+        await within(hall.clock, PATIENCE_S, drained)
 
     network.run(body)
 

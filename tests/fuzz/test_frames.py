@@ -24,7 +24,7 @@ from varlog.wire.methods import MESSAGES, Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 CASES = 250
-CASE_SECONDS = 20.0
+CASE_SECONDS = 60.0
 """A case that takes longer hangs; an untroubled one takes milliseconds."""
 
 CLAIMS = 60
@@ -161,7 +161,7 @@ class Fuzz:
         handlers = handlers_for(self.random)
         world = real_world()
         self.server = await serve(world, "127.0.0.1:0", handlers, on_defect=self.defects.append)  # type: ignore[arg-type]
-        self.witness = await connect(world, self.server.address, timeout=5)
+        self.witness = await connect(world, self.server.address, timeout=CASE_SECONDS)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -193,7 +193,7 @@ class Fuzz:
                 await reading
 
     async def witness_is_served(self) -> None:
-        reply = await self.witness.call(Method.TAIL, pb.TailRequest(), [b"still"], timeout=5)
+        reply = await self.witness.call(Method.TAIL, pb.TailRequest(), [b"still"], timeout=CASE_SECONDS)
         assert reply.body == b"still"
 
     async def is_idle(self) -> None:
@@ -273,7 +273,7 @@ def test_who_asks_without_reading_the_answers_is_held_back() -> None:
             request.reply(pb.TailReply(), [answer])
 
         server = await serve(real_world(), "127.0.0.1:0", {Method.TAIL: large})
-        witness = await connect(real_world(), server.address, timeout=5)
+        witness = await connect(real_world(), server.address, timeout=CASE_SECONDS)
         reader, writer = await asyncio.open_connection(*parse_address(server.address))
         await reader.readexactly(len(PREFACE))
         reader._transport.pause_reading()  # type: ignore[attr-defined]  # nothing is taken from the socket any more
@@ -282,7 +282,7 @@ def test_who_asks_without_reading_the_answers_is_held_back() -> None:
         writer.write(PREFACE + b"".join(requests))
         most = limits.ANSWERS_WAITING_BYTES + limits.WRITE_HIGH_BYTES
         for _ in range(20):
-            await witness.call(Method.TAIL, pb.TailRequest(), timeout=5)
+            await witness.call(Method.TAIL, pb.TailRequest(), timeout=CASE_SECONDS)
         # One read may bring as many requests as the receive buffer holds: those are still answered.
         one_read = limits.RECEIVE_BUFFER_BYTES // len(requests[0]) + 1
         assert handled - 20 <= most // len(answer) + one_read

@@ -255,9 +255,7 @@ def test_a_store_whose_opening_is_given_up_gives_its_folder_free(
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        for _ in range(1000):
-            if ended:
-                break
+        while not ended:
             await asyncio.sleep(0.01)
         await (await SqliteStore.open(tmp_path)).close()
 

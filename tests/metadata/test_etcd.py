@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.metadata.etcd_stories import configured, opened, put, run, until
+from tests.metadata.etcd_stories import PATIENCE_S, configured, hurried, opened, put, run, until
 from tools.etcd import Ensemble
 
 from varlog.base.errors import (
@@ -80,7 +80,7 @@ def test_endpoints_that_are_dead_or_deaf_are_passed_over(etcd: Ensemble) -> None
         with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, and never answers
             port = deaf.getsockname()[1]
             endpoints = ("127.0.0.1:1", f"127.0.0.1:{port}", *etcd.endpoints)
-            config = EtcdConfig(endpoints, prefix="passed-over/", connect_s=0.5)
+            config = EtcdConfig(endpoints, prefix="passed-over/", connect_s=0.5, timeout_s=PATIENCE_S)
             async with opened(config) as shared:
                 assert await shared.commit(put("a"))
 
@@ -254,11 +254,11 @@ def test_a_commit_learns_its_outcome(etcd: Ensemble, monkeypatch: pytest.MonkeyP
 
 def test_what_is_told_to_be_refused_is_not_applied_later(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        async with opened(configured(etcd, timeout_s=0.2, attempt_s=0.2, connect_s=0.2)) as shared:
+        async with opened(configured(etcd)) as shared:
             lossy = Lossy(shared, monkeypatch)
             lossy.plan = ["late"]
             lossy.delay = 0.3
-            with pytest.raises(Unavailable) as refused:
+            with hurried(shared, monkeypatch, timeout_s=0.2), pytest.raises(Unavailable) as refused:
                 await shared.commit(put("a"))
             assert refused.value.outcome_known
             assert await lossy.arrive_late() == [False]
@@ -271,13 +271,14 @@ def test_what_may_have_been_applied_is_not_known_while_etcd_is_away(
     etcd: Ensemble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story() -> None:
-        async with opened(configured(etcd, timeout_s=0.5, attempt_s=0.5, connect_s=0.5)) as shared:
+        async with opened(configured(etcd)) as shared:
             lossy = Lossy(shared, monkeypatch)
             lossy.plan = ["answer lost", *["request lost"] * 1000]
-            with pytest.raises(OutcomeUnknown):
-                await shared.commit(put("a", b"1"))
-            with pytest.raises(Unavailable) as refused:  # this one was never sent
-                await shared.commit(put("a", b"2"))
+            with hurried(shared, monkeypatch, timeout_s=0.5):
+                with pytest.raises(OutcomeUnknown):
+                    await shared.commit(put("a", b"1"))
+                with pytest.raises(Unavailable) as refused:  # this one was never sent
+                    await shared.commit(put("a", b"2"))
             assert refused.value.outcome_known
             lossy.plan = []
             found = await shared.get("a")
@@ -293,8 +294,11 @@ def test_a_commit_that_is_cancelled_does_not_disturb_the_next(etcd: Ensemble, mo
         async with opened(configured(etcd)) as shared:
             lossy = Lossy(shared, monkeypatch)
             lossy.plan = ["hangs"]
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(shared.commit(put("a", b"1")), 0.05)
+            hanging = asyncio.ensure_future(shared.commit(put("a", b"1")))
+            await until(lambda: not lossy.plan)
+            hanging.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await hanging
             for number in range(5):
                 assert await shared.commit(put("a", str(number).encode()))
 

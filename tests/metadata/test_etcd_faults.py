@@ -6,15 +6,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.metadata.etcd_stories import opened, put, run
+from tests.metadata.etcd_stories import PATIENCE_S, PATIENT, hurried, opened, put, run, until
 from tools.etcd import Ensemble, Member, Tls, running
 
 from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
-from varlog.metadata.election import leader_of
+from varlog.metadata import election
+from varlog.metadata.election import HeldLeadership, leader_of
 from varlog.metadata.etcd import EtcdConfig, EtcdStore
 from varlog.ports.metadata import Change, Transaction
 
@@ -36,7 +38,7 @@ def test_etcd_is_restarted_under_commits_and_watches(tmp_path: Path) -> None:
 
 async def _restarted(etcd: Ensemble) -> None:
     member = etcd.members[0]
-    async with opened(EtcdConfig(etcd.endpoints, timeout_s=20.0)) as store:
+    async with opened(EtcdConfig(etcd.endpoints, timeout_s=PATIENCE_S)) as store:
         changes = store.watch("k/")
         assert await store.commit(put("k/0"))
         for life, end in enumerate((member.kill, member.stop)):
@@ -55,7 +57,7 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
     """Many at once: etcd applies some of them that it answers with an error, because they were let in before."""
 
     async def story(endpoints: tuple[str, ...]) -> None:
-        async with opened(EtcdConfig(endpoints)) as store:
+        async with opened(EtcdConfig(endpoints, lease_s=PATIENCE_S, **PATIENT)) as store:
             leadership = await store.elect("cuts", "one")
             applied: list[str] = []
             refused: list[str] = []
@@ -129,7 +131,7 @@ class Counting:
 
 def test_members_are_killed_and_stopped_one_by_one(three: Ensemble) -> None:
     async def story() -> None:
-        config = EtcdConfig(three.endpoints, prefix="one-by-one/", timeout_s=20.0)
+        config = EtcdConfig(three.endpoints, prefix="one-by-one/", timeout_s=PATIENCE_S)
         async with opened(config) as store:
             changes = store.watch("n")
             counting = Counting(store)
@@ -153,18 +155,20 @@ def test_members_are_killed_and_stopped_one_by_one(three: Ensemble) -> None:
     run(story())
 
 
-def test_a_leader_outlives_the_member_it_talks_to(three: Ensemble) -> None:
-    """The members are not asked to elect among themselves: that may take longer than a lease."""
+def test_a_leader_outlives_the_member_it_talks_to(three: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease is so long that members may elect among themselves meanwhile; it is renewed early."""
+    monkeypatch.setattr(election, "RENEWALS", PATIENCE_S)
 
     async def story() -> None:
-        config = EtcdConfig(three.endpoints, prefix="outlives/", lease_s=6.0)
+        config = EtcdConfig(three.endpoints, prefix="outlives/", lease_s=PATIENCE_S, timeout_s=PATIENCE_S)
         async with opened(config) as store:
             leadership = await store.elect("cuts", "one")
             member = in_use(store, three)
             await blocking(member.kill)
+            held_until = leadership._until
             for number in range(20):
                 assert await store.fenced(leadership).commit(put(f"k/{number}"))
-            await asyncio.sleep(2.0)
+            await until(lambda: leadership._until > held_until)
             assert leadership.held
             member.start()
             await blocking(three.wait_ready)
@@ -173,21 +177,22 @@ def test_a_leader_outlives_the_member_it_talks_to(three: Ensemble) -> None:
     run(story())
 
 
-def test_without_a_majority_nothing_is_promised(three: Ensemble) -> None:
+def test_without_a_majority_nothing_is_promised(three: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        config = EtcdConfig(three.endpoints, prefix="majority/", timeout_s=1.0, attempt_s=1.0, lease_s=3.0)
+        config = EtcdConfig(three.endpoints, prefix="majority/", timeout_s=PATIENCE_S, lease_s=3.0)
         async with opened(config) as store:
             assert await store.commit(put("a"))
             leadership = await store.elect("cuts", "one")
             for member in three.members[1:]:
                 await blocking(member.kill)
-            with pytest.raises(Exception) as refused:  # noqa: PT012 - it may take some until the member has noticed
-                while True:
-                    await store.commit(put("b"))
-            assert isinstance(refused.value, Unavailable) or not refused.value.outcome_known  # type: ignore[attr-defined]
-            with pytest.raises(Unavailable):
-                await store.get("a")
-            await asyncio.wait_for(leadership.wait_lost(), 4)
+            with hurried(store, monkeypatch, timeout_s=1.0, attempt_s=1.0):
+                with pytest.raises(Exception) as refused:  # noqa: PT012 - it may take some until the member has noticed
+                    while True:
+                        await store.commit(put("b"))
+                assert isinstance(refused.value, Unavailable) or not refused.value.outcome_known  # type: ignore[attr-defined]
+                with pytest.raises(Unavailable):
+                    await store.get("a")
+                await asyncio.wait_for(leadership.wait_lost(), PATIENCE_S)
             assert not leadership.held
             for member in three.members[1:]:
                 member.start()
@@ -202,7 +207,8 @@ def test_endpoints_of_two_etcds_are_noticed(three: Ensemble, tmp_path: Path) -> 
     with running(tmp_path) as other:
 
         async def story() -> None:
-            async with opened(EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/")) as store:
+            both = EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/", timeout_s=PATIENCE_S)
+            async with opened(both) as store:
                 assert await store.commit(put("a"))
                 await blocking(other.close)
                 with pytest.raises(WrongCluster):
@@ -228,29 +234,53 @@ def candidate(etcd: Ensemble, prefix: str, identity: str) -> Iterator["subproces
         process.stdout.close()
 
 
-def says(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+class Reigns:
+    """What candidates say, each term with its leader. On a slow machine there may be more of them than were meant."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, str] = {}
+
+    def next_of(self, process: "subprocess.Popen[str]", identity: str, after: int = 0) -> int:
+        """Wait until it leads in a term beyond `after`, and knows that it did not between; that term."""
+        while True:
+            said = self.say(process, identity)
+            assert said, f"{identity} ended"
+            if said != "lost" and int(said) > after:
+                return int(said)
+
+    def rest_of(self, process: "subprocess.Popen[str]", identity: str) -> None:
+        """End it, for what it said last."""
+        process.kill()
+        while self.say(process, identity):
+            pass
+
+    def say(self, process: "subprocess.Popen[str]", identity: str) -> str:
+        """The next thing it says: a term, or that it lost its lead; nothing when it has ended."""
+        assert process.stdout is not None
+        said = process.stdout.readline().strip().removeprefix("leads ")
+        if said.isdecimal():
+            self.leaders[int(said)] = identity
+        return said
 
 
 def test_a_leader_stopped_for_longer_than_its_lease_writes_nothing_afterwards(etcd: Ensemble) -> None:
+    reigns = Reigns()
     with candidate(etcd, "stopped/", "one") as one:
-        first = int(says(one).removeprefix("leads "))
+        first = reigns.next_of(one, "one")
         with candidate(etcd, "stopped/", "two") as two:
             one.send_signal(signal.SIGSTOP)
-            second = int(says(two).removeprefix("leads "))
-            assert second > first
+            second = reigns.next_of(two, "two", after=first)
             one.send_signal(signal.SIGCONT)
-            assert says(one) == "lost"
-            two.send_signal(signal.SIGKILL)
-            third = int(says(one).removeprefix("leads "))
-            assert third > second
-    run(_check_lines(etcd, "stopped/", [f"one {first}", f"two {second}", f"one {third}"]))
+            assert reigns.say(one, "one") == "lost"
+            reigns.rest_of(two, "two")
+            reigns.next_of(one, "one", after=second)
+            reigns.rest_of(one, "one")
+    run(_check_lines(etcd, "stopped/", [f"{who} {term}" for term, who in sorted(reigns.leaders.items())]))
 
 
 async def _check_lines(etcd: Ensemble, prefix: str, leaders: list[str]) -> None:
     """Each leader wrote, and none after the next had."""
-    async with opened(EtcdConfig(etcd.endpoints, prefix=prefix)) as store:
+    async with opened(EtcdConfig(etcd.endpoints, prefix=prefix, **PATIENT)) as store:
         lines = [versioned.value.decode() for _, versioned in await store.scan("line/")]
     assert list(dict.fromkeys(lines)) == leaders
     assert lines == sorted(lines, key=leaders.index)
@@ -267,41 +297,45 @@ def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch)
     """Candidates that resign, or stop renewing unseen and go on writing: judged by what is there in the end."""
 
     async def story() -> None:
-        config = EtcdConfig(etcd.endpoints, prefix="at-once/", lease_s=2.0)
-        forgetting = iter((True, False, False, True, False, False))
-        leading: list[str] = []
+        config = EtcdConfig(etcd.endpoints, prefix="at-once/", lease_s=2.0, **PATIENT)
+        forgetting = [True, False, False, True, False, False]
+        leading: list[HeldLeadership] = []
+        wrote: list[int] = []
 
-        async def lead(store: EtcdStore, identity: str) -> None:
+        async def lead(store: EtcdStore, identity: str) -> bool:
+            """Whether it came to write anything before it was deposed."""
             leadership = await store.elect("cuts", identity)
-            assert leading == []
-            leading.append(identity)
-            fenced = store.fenced(leadership)
-            forgetful = next(forgetting)
+            assert not any(each.held for each in leading)
+            forgetful = forgetting[len(wrote)]
             if forgetful:  # it renews nothing, and goes on believing in itself: only the fence is left
                 monkeypatch.setattr(leadership, "_leases", Dreamer())
-                leading.remove(identity)
-            for number in range(200 if forgetful else 10):
-                try:
-                    assert await fenced.commit(put(f"by/{leadership.term:012}/{number:03}"))
-                except NotLeader:
-                    break
-                await asyncio.sleep(0.02)
             else:
-                assert not forgetful, "it wrote for longer than its lease"
-                leading.remove(identity)
-                await leadership.resign()
+                leading.append(leadership)
+            fenced = store.fenced(leadership)
+            for number in count() if forgetful else range(10):
+                try:
+                    assert await fenced.commit(put(f"by/{leadership.term:012}/{number:06}"))
+                except NotLeader:
+                    return number > 0
+                if number == 0:
+                    wrote.append(leadership.term)
+                await asyncio.sleep(0.02)
+            await leadership.resign()
+            return True
 
         async def candidate_task(identity: str) -> None:
             async with opened(config) as store:
                 for _ in range(2):
-                    await lead(store, identity)
+                    while not await lead(store, identity):
+                        pass
 
         await asyncio.gather(*(candidate_task(f"c{number}") for number in range(3)))
         async with opened(config) as store:
             assert await leader_of(store, "cuts") is None
             found = await store.scan("by/")
         terms = [key.split("/")[1] for key, _ in sorted(found, key=lambda pair: pair[1].version)]
-        assert len(set(terms)) == 6
+        assert sorted(set(terms)) == [f"{term:012}" for term in wrote]
+        assert len(wrote) == 6
         assert terms == sorted(terms)
 
     run(story())
@@ -316,7 +350,7 @@ def test_mutual_tls(tmp_path: Path) -> None:
     quick = {"timeout_s": 1.0, "attempt_s": 1.0, "connect_s": 1.0}
 
     async def story(endpoints: tuple[str, ...]) -> None:
-        async with opened(EtcdConfig(endpoints, ca=ca, certificate=certificate, key=key)) as store:
+        async with opened(EtcdConfig(endpoints, ca=ca, certificate=certificate, key=key, **PATIENT)) as store:
             changes = store.watch("a")
             assert await store.commit(put("a"))
             assert await anext(changes) == Change("a", b"x")

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Coroutine
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,7 @@ def test_a_commit_that_fails_otherwise_stops_the_store(
         raise DiskFailed("sync failed")
 
     monkeypatch.setattr(sqlite_module, "ON_THE_SPOT_BYTES", on_the_spot)
+    monkeypatch.setattr("varlog.runtime.quick.SLOW_SECONDS", inf)  # whatever the disk of this machine is
 
     async def story() -> None:
         store = await SqliteStore.open(tmp_path)
@@ -323,7 +325,7 @@ def test_commits_that_wait_together_share_a_sync(tmp_path: Path, monkeypatch: py
         store = await SqliteStore.open(tmp_path)
         monkeypatch.setattr(Database, "commit", counting)
         held = threading.Event()
-        blocked = asyncio.ensure_future(on_thread(store, lambda _: held.wait(10)))
+        blocked = asyncio.ensure_future(on_thread(store, lambda _: held.wait(60)))
         await asyncio.sleep(0)
         chain = [
             store.commit(Transaction(expect={"n": 0 if n == 0 else n}, put={"n": b"%d" % n}))

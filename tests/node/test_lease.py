@@ -12,6 +12,17 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
+async def appended(peer: Peer, log: pb.LogInfo, data: bytes) -> int:
+    """Where it went, once it is taken: by the time the repository has given its word (again)."""
+    while True:
+        try:
+            reply = (await append(peer, log, data)).message
+            assert isinstance(reply, pb.AppendReply)
+            return reply.glsn
+        except Unavailable:
+            await asyncio.sleep(0.02)
+
+
 async def refused(peer: Peer, log: pb.LogInfo) -> str:
     """Why appends are refused, once they are; before that they wait for the repository."""
     while True:
@@ -29,18 +40,12 @@ def test_appends_are_refused_when_the_lease_has_run_out(tmp_path: Path) -> None:
             log = await cluster.create_log()
             primary = log.chain[0].streams[0].members[0]
             peer = await cluster.to_node(primary)
-            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            assert await appended(peer, log, batch(b"a")) == 1
             await cluster.stop_repository()
             assert "out of touch with the repository" in await refused(peer, log)
             assert (await read_parts(peer, log, slot=0))[0].body, "what is committed is read all the same"
             await cluster.start_repository()
-            while True:
-                try:
-                    again = await append(peer, log, batch(b"b", sequence=1))
-                    break
-                except Unavailable:
-                    await asyncio.sleep(0.02)
-            assert again.message.glsn == 2
+            assert await appended(peer, log, batch(b"b", sequence=1)) == 2
 
     run(story())
 

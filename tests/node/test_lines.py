@@ -57,10 +57,14 @@ class Node:
         rows = [pb.LogStreamUncommitReport(log_stream_id=each.id.stream) for each in replicas or ()]
         return pb.GetReportResponse(sequence=self.sequence, complete=replicas is None, uncommit_reports=rows)
 
-    async def change(self, *streams: int) -> None:
+    async def change(self, *streams: int, tell: "Sequence[Follower]") -> None:
+        """All at once, and wait until these have been told, and others would have been."""
+        before = [len(each.reports) for each in tell]
         for stream in streams:
             self.lines.changed(cast(Replica, Named(stream)))
-        await asyncio.sleep(3 * PACE_S)
+        for follower, count in zip(tell, before, strict=True):
+            await until(follower, count + 1)
+        await asyncio.sleep(2 * PACE_S)
 
 
 async def until(follower: Follower, count: int) -> None:
@@ -74,8 +78,8 @@ def test_beside_the_leader_a_follower_is_told_now_and_then_under_the_number_the_
         node.lines.follow([await follower.start()], indirect=False)
         await until(follower, 1)
         assert follower.reports[0].complete
-        await node.change(1, 2, 1)
-        await node.change(3)
+        await node.change(1, 2, 1, tell=[follower])
+        await node.change(3, tell=[follower])
         assert follower.seen() == [(7, []), (7, [1, 2]), (7, [3])]
         assert not node.lines.suffice
         await node.lines.close()
@@ -91,8 +95,8 @@ def test_followers_alone_are_told_the_same_under_numbers_of_their_own() -> None:
         for each in followers:
             await until(each, 1)
         assert node.lines.suffice
-        await node.change(1)
-        await node.change(2)
+        await node.change(1, tell=followers)
+        await node.change(2, tell=followers)
         assert [each.seen()[1:] for each in followers] == [[(10, [1]), (11, [2])]] * 2
         await node.lines.close()
         assert not node.lines.suffice
@@ -115,7 +119,7 @@ def test_a_line_ends_when_another_follower_is_named_and_comes_back_when_it_broke
         assert first.reports[1].complete, "whatever it missed"
         node.lines.follow(addresses[1:], indirect=True)
         await until(second, 1)
-        await node.change(1)
+        await node.change(1, tell=[second])
         assert (len(first.reports), second.seen()[1:]) == (2, [(11, [1])])
         await node.lines.close()
         await first.close()

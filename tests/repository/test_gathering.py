@@ -1,11 +1,11 @@
 """Repositories that follow gather reports for the one that leads (M5)."""
 
-import asyncio
 from typing import Any, cast
 
 import pytest
 from tests.servers import run
 from tests.sim.world import Cluster
+from tests.soon import soon
 
 from varlog.base.errors import OutcomeUnknown
 from varlog.base.ids import NodeId
@@ -96,12 +96,12 @@ def test_what_several_nodes_say_travels_in_one_frame() -> None:
         gatherer.take(report(1, 8, (1, 7)))
         gatherer.take(report(1, 7, (1, 6), (3, 1)))  # overtaken
         gatherer.take(report(2, 9, (1, 9), boot=0))  # of an earlier life
-        await asyncio.sleep(0.05)
+        await soon()
         assert [list(each.reports) for each in leader.pushed] == [
             [report(1, 6, (2, 2)), report(1, 7, (3, 1)), report(1, 8, (1, 7)), report(2, 3, (1, 4))]
         ], "in their order, under their own numbers, and nothing from before there was a leader"
         gatherer.take(report(2, 1, (1, 3), boot=2))
-        await asyncio.sleep(0.05)
+        await soon()
         assert list(leader.pushed[1].reports) == [report(2, 1, (1, 3), boot=2)]
 
     run(story())

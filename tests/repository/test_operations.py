@@ -75,7 +75,7 @@ def test_a_drained_node_is_left_by_all_that_is_open_and_nobody_notices(tmp_path:
                 assert sum(stream.writable for stream in streams) == 2
                 assert not any(1 in stream.members for stream in streams if stream.writable)
             await made.stop_node(1)
-            assert (await logs[0].append(b"on", timeout=5)).glsn == len(sent[0]) + 1
+            assert (await logs[0].append(b"on")).glsn == len(sent[0]) + 1
 
     run(story())
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from tests.servers import run
+from tests.soon import soon
 
 from varlog.base.errors import NoSpace, OutcomeUnknown, VarlogError
 from varlog.base.ids import LogId, NodeId, Slot, StreamId
@@ -29,7 +30,6 @@ LOG = pb.LogInfo(
         )
     ],
 )
-SOON_S = 0.05
 
 
 class SlowStore:
@@ -76,7 +76,7 @@ class Ordered:
 
     async def report(self, stream: int, tail: int) -> None:
         self.orderer.report(LogId(1), NodeId(1), StreamId(stream), Slot(tail), Slot(0))
-        await asyncio.sleep(SOON_S)
+        await soon()
 
 
 def play(story: Callable[[SlowStore, Ordered], Coroutine[Any, Any, None]], window: int) -> None:
@@ -96,7 +96,7 @@ def test_a_stream_ends_behind_the_cut_that_is_being_persisted() -> None:
     async def story(store: SlowStore, ordered: Ordered) -> None:
         await ordered.report(1, 5)
         ending = asyncio.ensure_future(ordered.orderer.finalize(LogId(1), StreamId(1)))
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert not ending.done(), "five slots may be in the log, or not"
         store.apply(0)
         assert await ending == 5
@@ -112,9 +112,9 @@ def test_an_embedded_store_gets_one_cut_at_a_time() -> None:
             await ordered.report(1, tail)
         assert len(store.asked) == 1
         store.apply(0)
-        await asyncio.sleep(SOON_S)
+        await soon()
         store.apply(1)
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert (len(store.asked), ordered.announced) == (2, [1, 3])
 
     play(story, 1)
@@ -128,11 +128,11 @@ def test_cuts_that_overlap_are_announced_in_order() -> None:
         assert len(store.asked) == 3
         store.apply(2)
         store.apply(1)
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert ordered.announced == []
         assert ordered.orderer.order(LogId(1)).high_watermark == 0
         store.apply(0)
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert ordered.announced == [2, 5, 7]
 
     play(story, 4)
@@ -160,10 +160,10 @@ def test_a_cut_without_room_is_tried_again_as_it_was() -> None:
         store.apply(1)
         store.fail(0, NoSpace("full"))
         while len(store.asked) < 3:
-            await asyncio.sleep(SOON_S)
+            await soon()
         assert store.asked[2][0] == store.asked[0][0]
         store.apply(2)
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert ordered.announced == [2, 5]
 
     play(story, 4)
@@ -177,13 +177,13 @@ def test_a_new_leader_leaves_out_a_cut_without_the_one_before() -> None:
         store.apply(2)  # and its leader dies
         later = Ordered(store, 4)
         loading = asyncio.ensure_future(later.orderer.load(LOG))
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert store.asked[3][0].delete == [keys.cut(LogId(1), 7)], "before it makes any"
         store.apply(3)
         await loading
         await later.report(1, 4)
         store.apply(4)
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert later.announced == [4]
         for worker in later.workers:
             worker.cancel()
@@ -237,7 +237,7 @@ def test_large_cuts_do_not_travel_together(monkeypatch: pytest.MonkeyPatch) -> N
         ordered.orderer.add(other)
         for log in (1, 2):
             ordered.orderer.report(LogId(log), NodeId(1), StreamId(1), Slot(1), Slot(0))
-        await asyncio.sleep(SOON_S)
+        await soon()
         assert [len(asked.put) for asked, _ in store.asked] == [1, 1]
 
     play(story, 4)

@@ -25,6 +25,10 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 QUICK = {"rebuild_ms": 300}
+SLOW = 1 << 16
+"""Bytes a second that are copied where a copy is not to get to its end."""
+LARGE = 1000
+"""Words of an entry of which a hundred batches, copied as slowly as that, take longer than anything else does."""
 
 
 async def seal(cluster: Servers, log: pb.LogInfo) -> None:
@@ -64,9 +68,9 @@ def of_copies(cluster: Servers, node: int, log: pb.LogInfo, name: str = "") -> l
     return list((cluster.folder / f"node{node}" / "replicas").glob(f"{log.id}.1.1.*/{name}"))
 
 
-async def fill(cluster: Servers, log: pb.LogInfo, batches: int = 20) -> list[bytes]:
+async def fill(cluster: Servers, log: pb.LogInfo, batches: int = 20, words: int = 50) -> list[bytes]:
     peer = await cluster.to_node(log.chain[0].streams[0].members[0])
-    sent = [f"entry {number}".encode() * 50 for number in range(batches)]
+    sent = [f"entry {number}".encode() * words for number in range(batches)]
     for number, payload in enumerate(sent):
         await append(peer, log, batch(payload, payload, sequence=number))
     return [payload for payload in sent for _ in range(2)]
@@ -132,9 +136,9 @@ def test_a_node_that_returns_before_the_swap_keeps_its_replica(tmp_path: Path) -
             await cluster.stop_node(spare)
             log = await cluster.create_log(replicas=2)
             members = list(log.chain[0].streams[0].members)
-            sent = await fill(cluster, log, 200)
+            sent = await fill(cluster, log, 100, LARGE)
             await seal(cluster, log)
-            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)  # about three seconds
+            await cluster.start_node(spare, copy_bytes_per_s=SLOW)
             await cluster.stop_node(members[1])
             await first_stream(cluster, lambda stream: stream.copy.node == spare)
             while "being copied" not in (await status(cluster)).logs[0].streams[0].trouble:
@@ -178,9 +182,9 @@ def test_a_target_that_is_killed_half_way_starts_anew_and_never_serves_the_half(
             await cluster.stop_node(spare)
             log = await cluster.create_log(replicas=2)
             members = list(log.chain[0].streams[0].members)
-            sent = await fill(cluster, log, 100)
+            sent = await fill(cluster, log, 100, LARGE)
             await seal(cluster, log)
-            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)
+            await cluster.start_node(spare, copy_bytes_per_s=SLOW)
             await cluster.stop_node(members[0])
             while not any(copy._log for copy in cluster.nodes[spare].replicas._copies.values()):
                 await asyncio.sleep(0.01)  # one that is only being made is dropped when its node stops
@@ -250,9 +254,9 @@ def test_a_log_that_is_removed_while_it_is_copied_leaves_nothing(tmp_path: Path)
             await cluster.stop_node(spare)
             log = await cluster.create_log(replicas=2)
             members = list(log.chain[0].streams[0].members)
-            await fill(cluster, log, 100)
+            await fill(cluster, log, 100, LARGE)
             await seal(cluster, log)
-            await cluster.start_node(spare, copy_bytes_per_s=1 << 16)
+            await cluster.start_node(spare, copy_bytes_per_s=SLOW)
             await cluster.stop_node(members[1])
             while not of_copies(cluster, spare, log):
                 await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import Servers, run, servers
+from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
 from varlog.base.errors import InvalidArgument, Sealed, VarlogError
@@ -45,17 +45,30 @@ async def looks() -> None:
 @pytest.mark.parametrize("ordering", ["cut", "leader"])
 def test_what_is_too_old_goes_batch_by_batch(tmp_path: Path, ordering: str) -> None:
     async def story() -> None:
-        async with cluster_of(tmp_path) as (_, cluster):
-            log = await cluster.create_log("orders", ordering=ordering, replicas=1, retain_seconds=1.0)
-            await log.append_batch([b"a", b"b", b"c"])
-            await asyncio.sleep(0.6)
-            ack = await log.append_batch([b"d", b"e"])
+        async with cluster_of(tmp_path) as (made, cluster):
+            log, other = [
+                await cluster.create_log(name, ordering=ordering, replicas=1, retain_seconds=1.0)
+                for name in ("orders", "others")
+            ]
+            for each in (log, other):
+                await each.append_batch([b"a", b"b", b"c"])
+            await append_from_the_future(made, log, b"d", b"e")
             await until(lambda: _is(log, 3))
+            await until(lambda: _is(other, 3))  # all of it is old by now, and nothing new comes
+            await looks()
             assert [entry.payload async for entry in log.subscribe(4, stop=6)] == [b"d", b"e"]
-            await until(lambda: _is(log, ack.last))  # all of it is old by now, and nothing new comes
-            assert (await log.append(b"f")).glsn == 6
+            assert await trimmed(log) == 3
+            assert ((await log.append(b"f")).glsn, (await other.append(b"f")).glsn) == (6, 4)
 
     run(story())
+
+
+async def append_from_the_future(made: Servers, log: varlog.Log, *payloads: bytes) -> None:
+    """By a sender whose clock says so; to the only stream, on the only node."""
+    peer = await made.to_node(1)
+    request = pb.AppendRequest(log=(await log.info()).id, segment=1, stream=1)
+    await peer.call(Method.APPEND, request, [encode_batch(payloads, time_us=1 << 52)], timeout=TIMEOUT_S)
+    peer.close()
 
 
 async def _is(log: varlog.Log, point: int) -> bool:
@@ -66,13 +79,9 @@ def test_segments_that_are_too_old_go_whatever_their_senders_said(tmp_path: Path
     async def story() -> None:
         async with cluster_of(tmp_path) as (made, cluster):
             log = await cluster.create_log("orders", replicas=1)
-            peer = await made.to_node(1)
-            request = pb.AppendRequest(log=(await log.info()).id, segment=1, stream=1)
-            ahead = encode_batch([b"from the future"], time_us=1 << 52)
-            await peer.call(Method.APPEND, request, [ahead], timeout=10.0)
+            await append_from_the_future(made, log, b"one")
             await log.reconfigure(roll=True, retain_seconds=1.0)
             await until(lambda: _is(log, 1))
-            peer.close()
 
     run(story())
 
@@ -86,7 +95,7 @@ def test_what_is_too_much_goes_and_at_least_so_much_stays(tmp_path: Path) -> Non
                 if number == 20:
                     await log.reconfigure(roll=True)
             await log.reconfigure(retain_bytes=2 << 20)
-            await until(lambda: _is(log, 1))
+            await until(lambda: _is(log, 600 - (3 << 20) // 10_000))
             await looks()
             point = await trimmed(log)
             assert point % 10 == 0, "a batch is not cut"

@@ -24,7 +24,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 @pytest.fixture(scope="session")
 def client(servers: RealCluster) -> Iterator[varlog.sync.Cluster]:
-    with varlog.sync.connect(servers.url, timeout=30) as cluster:
+    with servers.connected() as cluster:
         yield cluster
 
 

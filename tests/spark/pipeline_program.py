@@ -20,7 +20,7 @@ def order(number: int) -> dict[str, object]:
 
 
 def fill(cluster: str, count: int) -> None:
-    with varlog.sync.connect(cluster) as client:
+    with varlog.sync.connect(cluster, timeout=60) as client:
         log = client.log("orders")
         first = log.tail()
         log.append_batch([json.dumps(order(number)).encode() for number in range(first, first + count)])

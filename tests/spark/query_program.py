@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,14 +28,30 @@ def count(entries: DataFrame, cluster: str, log: str, checkpoint: str, *, now: b
     return (counting.trigger(availableNow=True) if now else counting).start()
 
 
-def running(start: Callable[[], StreamingQuery]) -> None:
-    """Until the first micro-batch. Spark gives a Python process ten seconds, which on a busy machine are too few."""
+TOO_SLOW = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to begin its work, which on a busy machine are too few."""
+
+
+def ended(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that ends by itself, begun again where it was not even begun."""
+    while True:
+        query = start()
+        try:
+            query.awaitTermination()
+            return query
+        except StreamingQueryException as error:
+            if TOO_SLOW not in str(error):
+                raise
+
+
+def running(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Until the first micro-batch, begun again as often as that takes."""
     while True:
         query = start()
         while query.isActive and not query.recentProgress:
             time.sleep(0.1)
         if query.isActive:
-            return
+            return query
         print(f"begun again: {query.exception()}", file=sys.stderr)
 
 

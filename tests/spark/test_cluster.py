@@ -4,20 +4,20 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 
 import pyspark
-from tests.cluster.cluster import free_port, real_cluster
+from tests.cluster.cluster import real_cluster
 from tests.cluster.processes import Process, eventually
+from tests.spark.job_program import COUNT
+from tools.etcd import free_ports
 
 import varlog
 from varlog.spark.java import find_java
 
 SPARK_CLASS = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
-COUNT = 20_000
 
 
 class SparkProcess(Process):
@@ -64,7 +64,7 @@ class SparkProcess(Process):
 @contextmanager
 def spark_cluster(folder: Path) -> Iterator[tuple[str, list[SparkProcess]]]:
     """The address of the master, and two workers with a core each."""
-    port = free_port(Random())
+    (port,) = free_ports(1)
     url = f"spark://127.0.0.1:{port}"
     master = SparkProcess(folder, "master", "--port", str(port))
     size = ("--cores", "1", "--memory", "700m")
@@ -83,6 +83,12 @@ def spark_cluster(folder: Path) -> Iterator[tuple[str, list[SparkProcess]]]:
             process.kill()
 
 
+def fill(log: varlog.sync.Log, first: int) -> None:
+    """Half of the entries: a copy of the other half is made when that is there."""
+    for start in range(first, first + COUNT // 2, 1000):
+        log.append_batch([b"%d" % number for number in range(start, start + 1000)])
+
+
 def copied(log: varlog.sync.Log) -> list[int]:
     return sorted(int(payload) for batch in log.subscribe(wait=False).batches() for payload in batch.payloads())
 
@@ -91,25 +97,30 @@ def test_a_query_and_a_job_survive_killed_executors_and_killed_storage_nodes(tmp
     """Of each an executor and a storage node, in the middle of it."""
     with (
         real_cluster(tmp_path, 4) as servers,
-        varlog.sync.connect(servers.url, timeout=30) as client,
+        servers.connected() as client,
         spark_cluster(tmp_path) as (master, workers),
     ):
         names = ("source", "streamed", "target")
         source, streamed, target = (client.create_log(name, replicas=2, streams=2) for name in names)
-        for start in range(0, COUNT, 1000):
-            source.append_batch([b"%d" % number for number in range(start, start + 1000)])
+        fill(source, 0)
         job = Process("job", tmp_path, [sys.executable, "-m", "tests.spark.job_program"])
-        job.command += [master, servers.url, *names, str(tmp_path / "checkpoint")]
+        job.command += [master, servers.url, *names, str(tmp_path)]
         job.start()
         try:
-            for log, worker, node in ((streamed, workers[0], 0), (target, workers[1], 1)):
+            acts: list[tuple[varlog.sync.Log, SparkProcess, int, Callable[[], None]]] = [
+                (streamed, workers[0], 0, lambda: fill(source, COUNT // 2)),
+                (target, workers[1], 1, (tmp_path / target.name).touch),
+            ]
+            for log, worker, node, go_on in acts:
                 job.brings(log.tail, "it is at work", 180)
-                os.kill(worker.children()[0], signal.SIGKILL)
+                os.kill(eventually(worker.children, f"{worker} has an executor")[0], signal.SIGKILL)
                 servers.nodes[node].kill()
                 reached = log.tail()
                 assert reached < COUNT
+                go_on()
                 job.brings(lambda log=log, reached=reached: log.tail() > reached, "it goes on", 180)  # type: ignore[misc]
                 servers.nodes[node].start()  # the next one may have the only other copy of something
+                servers.wait_ready()
             assert job.ended(240) == 0, job.last_words()
         finally:
             job.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.cluster import RealCluster, real_cluster
+from tests.cluster.processes import PATIENCE_S
 
 import varlog
 from varlog.base.errors import Conflict, Sealed, TooLarge, Trimmed
@@ -143,7 +144,7 @@ def test_what_can_never_be_appended_is_told_at_once(log: varlog.sync.Log) -> Non
 
 def test_a_lost_node_does_not_end_the_task(tmp_path: Path) -> None:
     """The stream of the task's producer ends with it, and the rest goes to another."""
-    with real_cluster(tmp_path, 3) as cluster, varlog.sync.connect(cluster.url, timeout=30) as client:
+    with real_cluster(tmp_path, 3) as cluster, cluster.connected() as client:
         log = client.create_log("log", replicas=2, streams=2)
 
         def parts() -> Iterator[Rows]:
@@ -151,7 +152,7 @@ def test_a_lost_node_does_not_end_the_task(tmp_path: Path) -> None:
             os.kill(primary(cluster, log), signal.SIGKILL)
             yield made(NAMES[20:])
 
-        assert deliver(log, "task", parts(), 3.0) == 40
+        assert deliver(log, "task", parts(), PATIENCE_S) == 40
         assert payloads(log) == NAMES
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.cluster.cluster import RealCluster
 from tests.cluster.processes import Process
-from tests.spark.query_program import count
+from tests.spark.query_program import count, ended
 
 import varlog
 from varlog.spark import read
@@ -52,9 +52,7 @@ def stream(spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, **op
 def append_all(frame: DataFrame, servers: RealCluster, log: varlog.sync.Log, checkpoint: Path) -> StreamingQuery:
     """Everything there is now, then the query ends."""
     writer = frame.writeStream.format("varlog").option("cluster", servers.url).option("log", log.name)
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+    return ended(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start)
 
 
 def test_restarts_and_limits(
@@ -102,9 +100,9 @@ def test_a_micro_batch_that_breaks_off_in_the_middle(
 def test_kill_9(
     spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster, log: varlog.sync.Log, tmp_path: Path
 ) -> None:
-    """Of a query that copies, and of one whose state goes on in the checkpoint."""
+    """Of a query that copies, and of one whose state goes on in the checkpoint. There is more to come for both."""
     copy, counts = (client.create_log(f"{log.name}-{name}", replicas=2, streams=2) for name in ("copy", "counts"))
-    fill(log, 20_000)
+    fill(log, 15_000)
     program = ["-m", "tests.spark.query_program", servers.url, log.name, copy.name, counts.name, str(tmp_path)]
     query = Process("query", tmp_path, [sys.executable, *program])
     query.start()
@@ -113,10 +111,11 @@ def test_kill_9(
     finally:
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
         query.kill()
+    fill(log, 5_000)
     assert copy.tail() < 20_000
     entries = stream(spark, servers, log)
     append_all(entries, servers, copy, tmp_path / copy.name)
-    count(entries, servers.url, counts.name, str(tmp_path / counts.name), now=True).awaitTermination()
+    ended(lambda: count(entries, servers.url, counts.name, str(tmp_path / counts.name), now=True))
     assert sorted(payloads(copy)) == list(range(20_000))
     told: dict[bytes, list[int]] = {}
     for entry in counts.subscribe(wait=False):
@@ -132,8 +131,7 @@ def test_a_count_that_goes_on_where_it_was(
     for expected in (500, 800):
         counts = stream(spark, servers, log, maxEntriesPerTrigger=200).groupBy().count()
         writer = counts.writeStream.format("memory").queryName("counts").outputMode("complete")
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-        query.awaitTermination()
+        ended(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
         assert spark.table("counts").collect() == [(expected,)]
         fill(log, 300)
 

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from tests.transport.loopback import MakeLoop, any_end, on_each_loop, open_raw, run, served, until
+from tests.transport.loopback import PATIENCE_S, MakeLoop, any_end, on_each_loop, open_raw, run, served, until
 
 from varlog.base.errors import ConnectionLost, InvalidArgument, TooLarge, Unavailable, Unsupported, VarlogError
 from varlog.ports import Channel
@@ -26,10 +26,10 @@ from varlog.wire.proto import varlog_pb2 as pb
 def test_calls_of_every_size(make_loop: MakeLoop) -> None:
     async def main() -> None:
         async with served() as server:
-            peer = await connect(real_world(), server.address, timeout=5)
+            peer = await connect(real_world(), server.address, timeout=PATIENCE_S)
             for size in (0, 1, 100, 15_000, 16_384, 65_536, 300_000, 3 << 20, 16 << 20):
                 body = bytes([size & 255]) * size
-                reply = await peer.call(Method.TAIL, pb.TailRequest(), [body], timeout=10)
+                reply = await peer.call(Method.TAIL, pb.TailRequest(), [body], timeout=PATIENCE_S)
                 assert reply.message.tail == 5
                 assert reply.body == body
             peer.close()
@@ -93,7 +93,7 @@ def test_who_breaks_the_protocol_is_told_and_hung_up_on(
 ) -> None:
     async def main() -> None:
         async with served() as server:
-            other = await connect(real_world(), server.address, timeout=5)
+            other = await connect(real_world(), server.address, timeout=PATIENCE_S)
             reader, writer = await open_raw(server)
             good = b"".join(encode_frame(Kind.REQUEST, Method.TAIL, 1, timeout_ms=1000))
             writer.write(PREFACE + good + bad + good)
@@ -104,7 +104,7 @@ def test_who_breaks_the_protocol_is_told_and_hung_up_on(
             assert type(decode_error(frames[1].header)) is error
             writer.close()
             await until(lambda: len(server.peers) == 1)
-            assert (await other.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            assert (await other.call(Method.TAIL, pb.TailRequest(), timeout=PATIENCE_S)).message.tail == 5
             other.close()
 
     run(make_loop, main())
@@ -124,7 +124,7 @@ def split(data: bytes) -> list[Frame]:
 def test_a_caller_learns_why_it_was_hung_up_on(make_loop: MakeLoop) -> None:
     async def main() -> None:
         async with served() as server:
-            peer = await connect(real_world(), server.address, timeout=5)
+            peer = await connect(real_world(), server.address, timeout=PATIENCE_S)
             peer._send([FRAME.pack(0xFFFFFFFF, 1, 1, 0, 1, 1, 0)])
             await until(lambda: peer.closed_error is not None)
             assert isinstance(peer.closed_error, TooLarge)
@@ -304,7 +304,7 @@ def test_what_the_socket_does_not_take_at_once_follows_in_order(make_loop: MakeL
 
         network = TcpNetwork()
         listener = await network.listen("127.0.0.1:0", Collector)
-        channel = await network.connect(listener.address, Deaf, timeout=5)
+        channel = await network.connect(listener.address, Deaf, timeout=PATIENCE_S)
         for number, size in enumerate(sizes, 1):
             channel.send(encode_frame(Kind.NOTIFY, 1, number, b"", [bytes([number]) * size]))
         await done
@@ -371,13 +371,13 @@ def test_a_connection_too_many_is_closed(make_loop: MakeLoop, monkeypatch: pytes
 
     async def main() -> None:
         async with served() as server:
-            peers = [await connect(real_world(), server.address, timeout=5) for _ in range(2)]
+            peers = [await connect(real_world(), server.address, timeout=PATIENCE_S) for _ in range(2)]
             with pytest.raises(Unavailable):
-                await connect(real_world(), server.address, timeout=5)
+                await connect(real_world(), server.address, timeout=PATIENCE_S)
             peers[0].close()
             await until(lambda: len(server.peers) == 1)
-            peers.append(await connect(real_world(), server.address, timeout=5))
-            assert (await peers[2].call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            peers.append(await connect(real_world(), server.address, timeout=PATIENCE_S))
+            assert (await peers[2].call(Method.TAIL, pb.TailRequest(), timeout=PATIENCE_S)).message.tail == 5
             for peer in peers:
                 peer.close()
 
@@ -397,7 +397,7 @@ def test_who_comes_while_the_server_closes_is_hung_up_on(make_loop: MakeLoop, tu
                 await server.close()
                 late.setblocking(False)
                 try:
-                    while await asyncio.wait_for(asyncio.get_running_loop().sock_recv(late, 100), 5):
+                    while await asyncio.wait_for(asyncio.get_running_loop().sock_recv(late, 100), PATIENCE_S):
                         pass
                 except ConnectionResetError:
                     pass
@@ -423,7 +423,7 @@ def test_closing_the_server_ends_those_who_have_not_said_what_they_are(make_loop
 def test_whoever_stops_waiting_for_the_close_leaves_nothing_open(make_loop: MakeLoop) -> None:
     async def main() -> None:
         async with served() as server:
-            peer = await connect(real_world(), server.address, timeout=5)
+            peer = await connect(real_world(), server.address, timeout=PATIENCE_S)
             closing = asyncio.ensure_future(server.close())
             await asyncio.sleep(0)
             closing.cancel()
@@ -465,7 +465,7 @@ def test_small_packets_are_not_delayed(make_loop: MakeLoop) -> None:
     async def main() -> None:
         accepted: list[Peer] = []
         server = await serve(real_world(), "127.0.0.1:0", {}, accepted.append)
-        peer = await connect(real_world(), server.address, timeout=5)
+        peer = await connect(real_world(), server.address, timeout=PATIENCE_S)
         await until(lambda: len(accepted) == 1)
         for each in (peer, accepted[0]):
             assert isinstance(each._channel, TcpChannel)

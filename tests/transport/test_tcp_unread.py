@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.transport.loopback import MakeLoop, answer, on_each_loop, run, until
+from tests.transport.loopback import PATIENCE_S, MakeLoop, answer, on_each_loop, run, until
 from tests.transport.test_tls import client_context, server_context
 
 from varlog.base.errors import ConnectionLost, Unsupported
@@ -58,8 +58,8 @@ async def unread(tls: bool) -> AsyncIterator[tuple[Server, Peer, asyncio.StreamW
     await until(lambda: channel._write_paused)
     try:
         yield server, server.peers[0], writer
-        other = await connect(world, server.address, timeout=5)
-        assert (await other.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+        other = await connect(world, server.address, timeout=PATIENCE_S)
+        assert (await other.call(Method.TAIL, pb.TailRequest(), timeout=PATIENCE_S)).message.tail == 5
         other.close()
     finally:
         writer.transport.abort()

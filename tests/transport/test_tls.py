@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.transport.loopback import MakeLoop, any_end, on_each_loop, open_raw, run, served, until
+from tests.transport.loopback import PATIENCE_S, MakeLoop, any_end, on_each_loop, open_raw, run, served, until
 
 from varlog.base.errors import Unavailable
 from varlog.transport import limits
@@ -41,11 +41,11 @@ def test_calls_over_tls(make_loop: MakeLoop, mutual: bool) -> None:
     async def main() -> None:
         async with served(real_world(server_tls=server_context(mutual=mutual))) as server:
             world = real_world(client_tls=client_context(certificate=mutual))
-            peer = await connect(world, server.address, timeout=5)
+            peer = await connect(world, server.address, timeout=PATIENCE_S)
             for size in (0, 100, 70_000, 3 << 20):
                 body = b"t" * size
                 calls = [
-                    peer.start_call(Method.TAIL, pb.TailRequest().SerializeToString(), [body], timeout=10)
+                    peer.start_call(Method.TAIL, pb.TailRequest().SerializeToString(), [body], timeout=PATIENCE_S)
                     for _ in range(5)
                 ]
                 for call in calls:
@@ -88,8 +88,8 @@ def test_failed_handshakes_do_not_use_up_connections(make_loop: MakeLoop, monkey
                 with any_end():
                     await reader.read()
                 writer.close()
-            peer = await connect(real_world(client_tls=client_context()), server.address, timeout=5)
-            assert (await peer.call(Method.TAIL, pb.TailRequest(), timeout=5)).message.tail == 5
+            peer = await connect(real_world(client_tls=client_context()), server.address, timeout=PATIENCE_S)
+            assert (await peer.call(Method.TAIL, pb.TailRequest(), timeout=PATIENCE_S)).message.tail == 5
             peer.close()
 
     run(make_loop, main())
