@@ -112,7 +112,6 @@ def test_kill_9(
         os.killpg(query.pid, signal.SIGKILL)  # Python and Java at once
         query.kill()
     fill(log, 5_000)
-    assert copy.tail() < 20_000
     entries = stream(spark, servers, log)
     append_all(entries, servers, copy, tmp_path / copy.name)
     ended(lambda: count(entries, servers.url, counts.name, str(tmp_path / counts.name), now=True))
