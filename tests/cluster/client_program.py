@@ -388,8 +388,13 @@ async def _chain(client: Client, log: varlog.Log, _: list[int], began: float) ->
     except varlog.VarlogError as error:
         client.recorder.end(operation, error)
     else:
-        facts = {"segments": told.segments, "streams": told.streams, "orderings": told.orderings}
-        client.recorder.end(operation, **facts, trimmed=told.trimmed)
+        client.recorder.end(
+            operation,
+            segments=told.segments,
+            streams=told.streams,
+            orderings=told.orderings,
+            trimmed=told.trimmed,
+        )
 
 
 async def trim(client: Client, log: varlog.Log) -> None:
