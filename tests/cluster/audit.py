@@ -1,6 +1,8 @@
 """What is there at the end: the whole log through the client, every replica from its own files, all in one history."""
 
+import json
 import time
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,15 +18,19 @@ from varlog.runtime.loop import run
 from varlog.sim.audit import read_replica, read_whole_log
 from varlog.sim.history import (
     Append,
+    Chain,
+    Expectation,
     FinalLog,
     History,
     Operation,
     Record,
     Replica,
+    Subscription,
     dump_record,
     fingerprint,
     payload_bytes,
 )
+from varlog.sim.reshaper import tell
 from varlog.storage.volume import Volume, newest
 from varlog.transport.peer import connect
 from varlog.transport.world import real_world
@@ -60,6 +66,39 @@ def recorded_append(
         append.outcome, append.first, append.last, append.stream = "ack", ack.first, ack.last, ack.stream
     append.end_time = time.monotonic()
     return append
+
+
+def recorded_chain(log: "varlog.sync.Log") -> Chain:
+    """The log's chain as it is told now. Without one, checkers take every segment for one under `cut`."""
+    chain = Chain(client="the test", log=log.name, start_time=time.monotonic())
+    tell(chain, log.info())
+    chain.end_time = time.monotonic()
+    return chain
+
+
+def expected_copies(info: varlog.LogDescription, known: Sequence[Expectation]) -> list[Expectation]:
+    """Every stream has as many replicas that work as it has members: of open ones it is `known` what else they must."""
+    open_ones = {each.stream: each for each in known}
+    found = []
+    for stream in (stream for segment in info.chain for stream in segment.streams):
+        expected = open_ones.get(stream.id, Expectation(log=info.name, stream=stream.id, excuse="it has ended"))
+        expected.replicas = len(stream.members)
+        found.append(expected)
+    return found
+
+
+def printed(output: bytes, log: str) -> Subscription:
+    """What a `varlog tail -o json` has printed in whole lines, as a subscriber that was given all of it just now."""
+    entries = [json.loads(line) for line in output.split(b"\n")[:-1]]
+    glsns = [entry["glsn"] for entry in entries]
+    seen = Subscription(client="varlog tail", log=log, first=glsns[0] if glsns else 1, glsns=glsns)
+    seen.payloads = [fingerprint(_printed_bytes(entry["payload"])) for entry in entries]
+    seen.times = [time.monotonic()] * len(glsns)
+    return seen
+
+
+def _printed_bytes(payload: str | dict[str, str]) -> bytes:
+    return payload.encode() if isinstance(payload, str) else b64decode(payload["base64"])
 
 
 def wait_bound(cluster: RealCluster) -> None:

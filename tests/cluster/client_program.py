@@ -22,7 +22,8 @@ from tests.cluster.recording import Recorder
 import varlog
 from varlog.client.journal_lease import Lease
 from varlog.runtime.loop import run
-from varlog.sim.history import fingerprint, payload_bytes
+from varlog.sim.history import Chain, fingerprint, payload_bytes
+from varlog.sim.reshaper import tell
 from varlog.wire.proto import varlog_pb2 as pb
 
 TIMEOUTS = (0.3, 2.0, 10.0)
@@ -43,6 +44,9 @@ SPARED = 200
 """Positions behind the slowest subscriber that are not trimmed yet."""
 LAST_LINES_BYTES = 1 << 16
 """The end of a file that surely has a whole line in it."""
+ANY = (varlog.VarlogError,)
+SETTLES = (varlog.Sealed, varlog.Junk)
+"""Errors of a retry by which nothing that was sent under its token is in the log, now or later."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -111,12 +115,14 @@ class Client:
         return await self.record_end(operation, send)
 
     async def record_end(
-        self, operation: int, send: Awaitable[varlog.Ack], *, refused: str = "refused"
+        self, operation: int, send: Awaitable[varlog.Ack], *, certain: tuple[type[varlog.VarlogError], ...] = ANY
     ) -> varlog.ProducerToken | None:
+        """`certain`: errors of known outcome which say that no earlier attempt is in the log either."""
         try:
             ack = await send
         except varlog.VarlogError as error:
-            self.recorder.end(operation, error, outcome=refused if error.outcome_known else "unknown")
+            refused = error.outcome_known and isinstance(error, certain)
+            self.recorder.end(operation, error, outcome="refused" if refused else "unknown")
             token = error.token if isinstance(error, varlog.OutcomeUnknown) else None
             return token if isinstance(token, varlog.ProducerToken) else None
         self.recorder.end(operation, outcome="ack", first=ack.first, last=ack.last, stream=ack.stream)
@@ -204,8 +210,8 @@ async def _settle_again(
         if token is None or client.random.random() < 0.3:
             return
         operation = client.recorder.begin("append", payloads=[fingerprint(payload) for payload in payloads])
-        # That this attempt was refused says nothing about the first one.
-        token = await client.record_end(operation, log.retry(token, timeout=client.timeout()), refused="unknown")
+        # That this attempt was refused for another reason says nothing about the first one.
+        token = await client.record_end(operation, log.retry(token, timeout=client.timeout()), certain=SETTLES)
 
 
 async def produce(client: Client, log: varlog.Log) -> None:
@@ -282,7 +288,7 @@ async def _send_numbered(client: Client, producer: varlog.Producer, lane: str, f
             # That it was refused now says nothing about an earlier life.
             client.recorder.end(operation, error, outcome="unknown")
             break
-        records.append(asyncio.ensure_future(client.record_end(operation, outcomes[-1], refused="unknown")))
+        records.append(asyncio.ensure_future(client.record_end(operation, outcomes[-1], certain=())))
     await asyncio.gather(*records)
     return len(outcomes) == count and all(outcome.exception() is None for outcome in outcomes)
 
@@ -344,12 +350,12 @@ class _Position:
 
 
 async def look(client: Client, log: varlog.Log) -> None:
-    """Tails, reads of positions that exist, exist no more and do not exist yet, and searches by time."""
+    """Tails, reads of positions that exist, exist no more and do not exist yet, searches by time, and the chain."""
     known = [1]
     began = time.time()
 
     async def one() -> None:
-        kind = client.random.choice((_tail, _read, _read, _find))
+        kind = client.random.choice((_tail, _read, _read, _find, _chain))
         await kind(client, log, known, began)
 
     await client.repeat(one)
@@ -392,6 +398,23 @@ async def _find(client: Client, log: varlog.Log, _: list[int], began: float) -> 
         client.recorder.end(operation, error)
     else:
         client.recorder.end(operation, glsn=glsn)
+
+
+async def _chain(client: Client, log: varlog.Log, _: list[int], began: float) -> None:
+    operation = client.recorder.begin("chain")
+    told = Chain()
+    try:
+        tell(told, await log.info())
+    except varlog.VarlogError as error:
+        client.recorder.end(operation, error)
+    else:
+        client.recorder.end(
+            operation,
+            segments=told.segments,
+            streams=told.streams,
+            orderings=told.orderings,
+            trimmed=told.trimmed,
+        )
 
 
 async def trim(client: Client, log: varlog.Log) -> None:

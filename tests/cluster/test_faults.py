@@ -46,6 +46,7 @@ def try_it(
     trial.run(seconds)
     print(trial.summary())
     assert trial.counts["entries acked"] > 100
+    assert trial.counts["chain"] >= 3, "before faults, after them and at the end"
     assert {fault.what for fault in faults} == {what.split()[0] for what in trial.chaos.struck}
     return [record for record in trial.records if isinstance(record, Replica)]
 

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cluster.audit import save_history
+from tests.cluster.audit import expected_copies, printed, save_history
 from tests.cluster.processes import ROOT, Process, eventually
 from tests.cluster.recording import Recorder, read_recording
 
 from varlog.base.errors import NotWritten
+from varlog.cli.output import to_json
+from varlog.client.describe import describe_log
 from varlog.sim.checkers import check_history
-from varlog.sim.history import Append, FinalLog, Read, Record, Subscription, fingerprint
+from varlog.sim.history import Append, FinalLog, Read, Record, Replica, Subscription, fingerprint
+from varlog.wire.proto import varlog_pb2 as pb
 
 FIRST, SECOND, THIRD = (fingerprint(name) for name in (b"first;", b"second;", b"third;"))
 
@@ -101,6 +104,43 @@ def test_the_checkers_see_what_is_wrong(tmp_path: Path, payloads: list[str], vio
     final = FinalLog(log="orders", tail=len(payloads), glsns=positions, payloads=payloads)
     final.streams, final.slots = [1] * len(payloads), [glsn - 1 for glsn in positions]
     assert history_of(tmp_path, final) == violated
+
+
+@pytest.mark.parametrize(
+    ("lines", "violated"),
+    [
+        ([(1, b"first;"), (2, b"second;"), (3, b"third;\xff")], []),
+        ([(2, b"second;"), (3, b"third;\xff")], []),
+        ([(1, b"first;"), (3, b"third;\xff")], ["I9"]),
+        ([(1, b"first;"), (2, b"second;")], ["I14"]),
+        ([(1, b"first;"), (2, b"second!"), (3, b"third;\xff")], ["I2", "I5"]),
+        ([(1, b"first;"), (2, b"second;"), (3, b"third;\xfe")], ["I2", "I5"]),
+    ],
+    ids=["all is well", "begun late", "a gap", "behind", "other text", "other bytes"],
+)
+def test_what_varlog_tail_prints_is_judged_to_the_last_byte(
+    tmp_path: Path, lines: list[tuple[int, bytes]], violated: list[str]
+) -> None:
+    payloads = [fingerprint(payload) for payload in (b"first;", b"second;", b"third;\xff")]
+    append = Append(log="orders", payloads=payloads, outcome="ack", first=1, last=3, stream=1, start_time=1, end_time=2)
+    final = FinalLog(log="orders", tail=3, glsns=[1, 2, 3], payloads=payloads, streams=[1, 1, 1], slots=[0, 1, 2])
+    whole = [to_json({"glsn": glsn, "payload": payload}, lines=True) for glsn, payload in lines]
+    followed = printed("\n".join([*whole, '{"glsn": 4, "payl']).encode(), "orders")
+    followed.must_catch_up = True
+    history = save_history(tmp_path / "history", [append, final, followed])
+    assert sorted({violation.invariant for violation in check_history(history)}) == violated
+
+
+@pytest.mark.parametrize(("nodes", "violated"), [((1, 2), []), ((2,), ["I14"])], ids=["all are there", "one is not"])
+def test_a_copy_that_is_not_there_at_all_is_missed(tmp_path: Path, nodes: tuple[int, ...], violated: list[str]) -> None:
+    """Also of a stream that has ended, which nobody tries to append to."""
+    stream = pb.StreamInfo(id=1, members=[1, 2], state=pb.STREAM_FINALIZED, end_slot=0)
+    info = pb.LogInfo(id=7, name="orders", ordering="cut", replicas=2, streams=1, sealed=True)
+    info.chain.add(epoch=1, base=1, end=1, ordering="cut", streams=[stream])
+    replicas = [Replica(log="orders", stream=1, node=node, position=node - 1, state="finished") for node in nodes]
+    records: list[Record] = [FinalLog(log="orders"), *expected_copies(describe_log(info), []), *replicas]
+    history = save_history(tmp_path / "history", records)
+    assert sorted({violation.invariant for violation in check_history(history)}) == violated
 
 
 def test_no_process_outlives_the_tests(tmp_path: Path) -> None:
