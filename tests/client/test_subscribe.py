@@ -122,6 +122,23 @@ def test_one_stream_alone() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("stop", [None, 23, 50])
+def test_one_stream_that_has_ended_ends_for_who_begins_behind_it(stop: int | None) -> None:
+    """Who goes on where he had read everything is brought nothing, and must be told so."""
+
+    async def work(process: Process) -> None:
+        async with connect(small.servers.url, world=process.world) as client:
+            log = await client.create_log("log", replicas=1)
+            for _ in range(5):
+                await log.append(b"x")
+            assert await log.seal() == 6
+            assert await _all(log.subscribe(6, stop, stream=1)) == []
+            assert len(await _all(log.subscribe(5, stop, stream=1))) == 1
+
+    small = Cluster()
+    small.run(work)
+
+
 def test_a_sealed_log_ends() -> None:
     async def story() -> None:
         async with scripted(nodes=3, streams=3) as (cluster, client):

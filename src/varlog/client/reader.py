@@ -118,6 +118,7 @@ class StreamReader:
                     return
                 await self._clock.sleep(self._pause())
             self._member = (self._member + 1) % len(self.route.members)
+        self._sink.feed(self.route.id, [])  # who begins behind the last entry is brought nothing, and waits to be told
 
     def _at_end(self) -> bool:
         if self.at_stop:
