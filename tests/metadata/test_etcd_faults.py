@@ -15,7 +15,7 @@ from tools.etcd import Ensemble, Member, Tls, running
 
 from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
 from varlog.metadata.election import leader_of
-from varlog.metadata.etcd import EtcdConfig, EtcdStore
+from varlog.metadata.etcd import EtcdConfig, EtcdStore, space
 from varlog.ports.metadata import Change, Transaction
 
 PROGRAM = Path(__file__).parent / "leader_program.py"
@@ -75,6 +75,21 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
             assert leadership.held
 
     with running(tmp_path, options=["--quota-backend-bytes=16000000"]) as etcd:
+        run(story(etcd.endpoints))
+
+
+def test_an_etcd_is_not_filled_by_what_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few revisions, each of which is large: more is written than it has room for, and hardly anything is kept."""
+    monkeypatch.setattr(space, "KEPT_BYTES", 2 << 20)
+    monkeypatch.setattr(space, "COMPACT_BYTES", 1 << 20)
+
+    async def story(endpoints: tuple[str, ...]) -> None:
+        async with opened(EtcdConfig(endpoints)) as store:
+            for number in range(400):
+                assert await store.commit(Transaction(put={f"k/{number}": bytes(100_000)}, delete=[f"k/{number - 1}"]))
+            assert [key for key, _ in await store.scan("k/")] == ["k/399"]
+
+    with running(tmp_path, options=["--quota-backend-bytes=24000000"]) as etcd:
         run(story(etcd.endpoints))
 
 

@@ -8,7 +8,7 @@ from tests.metadata.etcd_stories import configured, opened, put, run, until
 from tools.etcd import Ensemble
 
 from varlog.base.errors import Unavailable, VarlogError
-from varlog.metadata.etcd import EtcdStore, reads, store, watch
+from varlog.metadata.etcd import EtcdStore, reads, space, watch
 from varlog.metadata.etcd.connection import COMPACT
 from varlog.ports.metadata import Change, Transaction
 from varlog.wire.proto import etcd_pb2 as pb
@@ -117,8 +117,8 @@ def test_a_watch_that_is_dropped_or_closed_ends(etcd: Ensemble) -> None:
 
 
 def test_old_revisions_are_given_back(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "KEPT_REVISIONS", 10)
-    monkeypatch.setattr(store, "COMPACT_EVERY", 20)
+    monkeypatch.setattr(space, "KEPT_REVISIONS", 10)
+    monkeypatch.setattr(space, "COMPACT_EVERY", 20)
 
     async def story() -> None:
         async with opened(configured(etcd)) as shared:

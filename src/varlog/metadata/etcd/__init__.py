@@ -6,6 +6,7 @@
     leases      keys that go with their owner
     messages    transactions as etcd's messages, and its limits
     reads       ranges in pages of one revision
+    space       how much of the past etcd is to keep
     connection  the only file that calls gRPC: members, deadlines, streams
     errors      what etcd's errors mean
 

@@ -14,6 +14,7 @@ from varlog.metadata.etcd.errors import Compacted
 from varlog.metadata.etcd.markers import SESSION_RENEWAL_S, Markers, Slot
 from varlog.metadata.etcd.messages import Keys, deleted_anything, encode, range_end
 from varlog.metadata.etcd.reads import read_key, read_range
+from varlog.metadata.etcd.space import Past
 from varlog.metadata.etcd.watch import EtcdWatch, Feed, Feeds
 from varlog.ports.clock import Clock
 from varlog.ports.election import Leadership
@@ -26,11 +27,6 @@ OLDEST = (3, 4, 0)
 WITHDRAWN = ((3, 5, 0), (3, 5, 3))
 """[first, second): releases of etcd that may corrupt what they store."""
 
-KEPT_REVISIONS = 100_000
-"""How many are left when old ones are compacted away: what a watcher may miss without reading all anew, and more than
-etcd makes in `SESSION_RENEWAL_S`, from which on a watch may begin."""
-COMPACT_EVERY = 10_000
-"""Revisions between two compactions."""
 WATCHES = 1_000
 """Most watches of one store."""
 CLOSE_S = 2.0
@@ -55,7 +51,7 @@ class EtcdStore:
         self._under_way = 0
         self._idle = asyncio.Event()
         self._closed = False
-        self._compacted = 0
+        self._past = Past()
 
     @classmethod
     async def open(cls, config: EtcdConfig, clock: Clock | None = None) -> "EtcdStore":
@@ -186,7 +182,7 @@ class EtcdStore:
                 await asyncio.sleep(0 if isinstance(error, _Again) else PAUSE_S)
             request = encode(self._keys, transaction, lease)
         if revision:
-            self._after(transaction, revision, response)
+            self._after(transaction, revision, response, request.ByteSize())
         return revision
 
     async def _attempt(self, request: pb.TxnRequest, lease: int) -> tuple[int, pb.TxnResponse | None]:
@@ -251,16 +247,14 @@ class EtcdStore:
         if not lease:
             raise _Again("etcd has forgotten a lease, and found it again")
 
-    def _after(self, transaction: Transaction, revision: int, response: pb.TxnResponse | None) -> None:
+    def _after(self, transaction: Transaction, revision: int, response: pb.TxnResponse | None, size: int) -> None:
         if len(self._feeds):
             changed = list(transaction.put)
             if response is not None and deleted_anything(response.responses):
                 changed += transaction.delete
             self._feeds.changed(changed, revision)
-        if self._config.compact and revision - self._compacted > COMPACT_EVERY:
-            self._compacted = revision
-            if revision > KEPT_REVISIONS:
-                self._scope.spawn(self._compact(revision - KEPT_REVISIONS), name="compact etcd")
+        if self._config.compact and (compacted := self._past.grown(revision, size)):
+            self._scope.spawn(self._compact(compacted), name="compact etcd")
 
     # ------------------------------------------------------------ housekeeping
 
