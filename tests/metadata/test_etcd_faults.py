@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tools.etcd import Ensemble, Member, Tls, running
 
 from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
 from varlog.metadata.election import leader_of
-from varlog.metadata.etcd import EtcdConfig, EtcdStore, space
+from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, space
 from varlog.ports.metadata import Change, Transaction
 
 PROGRAM = Path(__file__).parent / "leader_program.py"
@@ -325,7 +326,22 @@ def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch)
 # ---------------------------------------------------------------- TLS
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
+async def _replaced(config: EtcdConfig) -> None:
+    """The authorities are those of another etcd, are gone, and are then the right ones: nothing is started anew."""
+    authorities = Path(config.ca)
+    authorities.write_bytes(Path(config.certificate).read_bytes())
+    opening = asyncio.ensure_future(EtcdStore.open(replace(config, timeout_s=20.0)))
+    await asyncio.sleep(0.3)
+    authorities.unlink()
+    await asyncio.sleep(0.5)
+    authorities.write_bytes((TLS / "authority.pem").read_bytes())
+    store = await opening
+    assert await store.commit(put("replaced"))
+    await store.close()
+
+
+def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CHANNEL_S", 0.2)
     tls = Tls(TLS / "authority.pem", TLS / "server.pem", TLS / "server.key")
     ca, certificate, key = (str(TLS / name) for name in ("authority.pem", "client.pem", "client.key"))
     quick = {"timeout_s": 1.0, "attempt_s": 1.0, "connect_s": 1.0}
@@ -335,9 +351,12 @@ def test_mutual_tls(tmp_path: Path) -> None:
             changes = store.watch("a")
             assert await store.commit(put("a"))
             assert await anext(changes) == Change("a", b"x")
-        for wrong in ({}, {"ca": ca}, {"ca": certificate, "certificate": certificate, "key": key}):
+        for wrong in ({}, {"ca": ca}):
             with pytest.raises(Unavailable):
                 await EtcdStore.open(EtcdConfig(endpoints, **quick, **wrong))  # type: ignore[arg-type]
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await EtcdStore.open(EtcdConfig(endpoints, ca=certificate, certificate=certificate, key=key, timeout_s=2.0))
+        await _replaced(EtcdConfig(endpoints, ca=str(tmp_path / "ca"), certificate=certificate, key=key))
 
     with running(tmp_path, tls=tls) as etcd:
         run(story(etcd.endpoints))
