@@ -16,8 +16,10 @@ from varlog.base.errors import (
     InvalidArgument,
     OutcomeUnknown,
     TooLarge,
+    Unauthorized,
     Unavailable,
     Unsupported,
+    VarlogError,
     WrongCluster,
 )
 from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, leases, reads, store
@@ -325,6 +327,53 @@ def test_a_session_that_etcd_forgot(etcd: Ensemble, monkeypatch: pytest.MonkeyPa
                 with pytest.raises(OutcomeUnknown):
                     await shared.commit(put("a", b"4"))
             assert await shared.commit(put("a", b"5"))
+
+    run(story())
+
+
+# ---------------------------------------------------------------- what people are told
+
+
+def test_people_are_told_that_etcd_is_away_and_that_it_is_back(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        told: list[str] = []
+        async with opened(configured(etcd, timeout_s=0.2, attempt_s=0.2, connect_s=0.2), told.append) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["request lost"] * 1000
+            for _ in range(3):
+                with pytest.raises(VarlogError):
+                    await shared.commit(put("a"))
+            assert len(told) == 1
+            assert "request lost" in told[0]
+            with pytest.raises(InvalidArgument):
+                await shared.get("\ud800")
+            with pytest.raises(TooLarge):
+                await shared.commit(put("a", bytes(2 << 20)))
+            assert len(told) == 1
+            lossy.plan = []
+            assert await shared.get("a") is None
+            assert told[1:] == ["etcd can be used again"]
+
+    run(story())
+
+
+def test_a_session_is_kept_whatever_a_renewal_meets(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that is another etcd for a while, or a right that is missing, is no reason to lose it for good."""
+    monkeypatch.setattr(store, "SESSION_RENEWAL_S", 0.01)
+
+    async def story() -> None:
+        told: list[str] = []
+        async with opened(configured(etcd), told.append) as shared:
+            renewals = 0
+
+            async def renew() -> None:
+                nonlocal renewals
+                renewals += 1
+                raise WrongCluster("another etcd") if renewals < 5 else Unauthorized("not now")
+
+            monkeypatch.setattr(shared._markers, "renew", renew)
+            await until(lambda: renewals >= 10)
+            assert told == ["another etcd", "not now"]
 
     run(story())
 

@@ -56,7 +56,8 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
     """Many at once: etcd applies some of them that it answers with an error, because they were let in before."""
 
     async def story(endpoints: tuple[str, ...]) -> None:
-        async with opened(EtcdConfig(endpoints)) as store:
+        told: list[str] = []
+        async with opened(EtcdConfig(endpoints), told.append) as store:
             leadership = await store.elect("cuts", "one")
             applied: list[str] = []
             refused: list[str] = []
@@ -74,6 +75,7 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
             assert refused
             assert [key for key, _ in await store.scan("k/")] == sorted(applied)
             assert leadership.held
+            assert [text.partition(":")[0] for text in told] == ["etcd is full"]
 
     with running(tmp_path, options=["--quota-backend-bytes=16000000"]) as etcd:
         run(story(etcd.endpoints))

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url
-from varlog.cli.output import Column, Printer, count, moment
+from varlog.cli.output import Column, Printer, count, moment, tell
 
 if TYPE_CHECKING:
     from varlog.ports import ElectiveStore
@@ -80,7 +80,7 @@ async def _open_etcd(arguments: Arguments) -> "ElectiveStore":
     }
     given = {name: value for name, value in named.items() if value is not None}
     endpoints = (endpoint.removeprefix("http://").rstrip("/") for endpoint in arguments.etcd.split(","))
-    return await EtcdStore.open(EtcdConfig(tuple(endpoints), **given))
+    return await EtcdStore.open(EtcdConfig(tuple(endpoints), **given), tell=tell)
 
 
 def list_repositories(arguments: Arguments) -> int:

@@ -7,6 +7,7 @@
     messages    transactions as etcd's messages, and its limits
     reads       ranges in pages of one revision
     space       how much of the past etcd is to keep
+    trouble     telling people that etcd cannot be used
     connection  the only file that calls gRPC: members, deadlines, streams
     errors      what etcd's errors mean
 

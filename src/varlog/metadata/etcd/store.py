@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from varlog.base.errors import NoSpace, NotFound, OutcomeUnknown, Overloaded, Unavailable, Unsupported, VarlogError
 from varlog.metadata.election import RENEWALS, FencedStore, HeldLeadership, campaign
@@ -15,6 +15,7 @@ from varlog.metadata.etcd.markers import SESSION_RENEWAL_S, Markers, Slot
 from varlog.metadata.etcd.messages import Keys, deleted_anything, encode, range_end
 from varlog.metadata.etcd.reads import read_key, read_range
 from varlog.metadata.etcd.space import Past
+from varlog.metadata.etcd.trouble import Tell, Trouble
 from varlog.metadata.etcd.watch import EtcdWatch, Feed, Feeds
 from varlog.ports.clock import Clock
 from varlog.ports.election import Leadership
@@ -22,6 +23,8 @@ from varlog.ports.metadata import Transaction, Versioned
 from varlog.runtime.clock import RealClock
 from varlog.runtime.scope import Scope
 from varlog.wire.proto import etcd_pb2 as pb
+
+Result = TypeVar("Result")
 
 OLDEST = (3, 4, 0)
 WITHDRAWN = ((3, 5, 0), (3, 5, 3))
@@ -40,8 +43,9 @@ class _Again(Unavailable):
 class EtcdStore:
     """See the package. Made by `open`; `close` it."""
 
-    def __init__(self, config: EtcdConfig, clock: Clock) -> None:
+    def __init__(self, config: EtcdConfig, clock: Clock, tell: Tell | None) -> None:
         self._config = config
+        self._trouble = Trouble(tell)
         self._clock = clock
         self._keys = Keys(config.prefix)
         self._connection = Connection(config)
@@ -54,9 +58,12 @@ class EtcdStore:
         self._past = Past()
 
     @classmethod
-    async def open(cls, config: EtcdConfig, clock: Clock | None = None) -> "EtcdStore":
-        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted."""
-        store = cls(config, clock or RealClock())
+    async def open(cls, config: EtcdConfig, clock: Clock | None = None, tell: Tell | None = None) -> "EtcdStore":
+        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted.
+
+        `tell` is called with a line for people when etcd cannot be used later, and when it can again.
+        """
+        store = cls(config, clock or RealClock(), tell)
         try:
             status = await store._connection.ask(STATUS, pb.StatusRequest())
             _check_version(status.version)
@@ -73,14 +80,14 @@ class EtcdStore:
     async def get(self, key: str) -> Versioned | None:
         """The value of a key as of now; None if there is none."""
         self._check_open()
-        found = await read_key(self._connection, self._keys.data(key))
+        found = await self._watched(read_key(self._connection, self._keys.data(key)))
         return Versioned(found.value, found.mod_revision) if found is not None else None
 
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
         """All keys with the prefix, in key order, all of one moment."""
         self._check_open()
         first = self._keys.data(prefix)
-        found, _ = await read_range(self._connection, first, range_end(first))
+        found, _ = await self._watched(read_range(self._connection, first, range_end(first)))
         return [(self._keys.name(each.key), Versioned(each.value, each.mod_revision)) for each in found]
 
     async def commit(self, transaction: Transaction) -> bool:
@@ -137,7 +144,7 @@ class EtcdStore:
 
     async def grant(self, seconds: float) -> int:
         self._check_open()
-        return await leases.grant(self._connection, seconds)
+        return await self._watched(leases.grant(self._connection, seconds))
 
     async def renew(self, lease: int) -> float:
         """A member that hangs must not cost the whole lease."""
@@ -161,10 +168,22 @@ class EtcdStore:
             self._check_open()
         self._under_way += 1
         try:
-            return await work
+            return await self._watched(work, wrote=True)
         finally:
             self._under_way -= 1
             self._idle.set()
+
+    async def _watched(self, work: Coroutine[Any, Any, Result], *, wrote: bool = False) -> Result:
+        """What it returns; whether it fails is what is known of etcd."""
+        failures = self._trouble.failures
+        try:
+            result = await work
+        except VarlogError as error:
+            if not self._closed:
+                self._trouble.met(error)
+            raise
+        self._trouble.over(failures, wrote=wrote)
+        return result
 
     async def _commit(self, transaction: Transaction, lease: int) -> int:
         """The revision at which the transaction was applied, what it puts attached to `lease`; 0: it was not."""
@@ -264,9 +283,7 @@ class EtcdStore:
         except Compacted:
             pass  # another repository was faster
         except VarlogError as error:
-            if not error.retryable:
-                raise
-            # etcd is away: the next one will do
+            self._trouble.met(error)  # the next one will do
 
     async def _keep_session(self) -> None:
         while True:
@@ -274,9 +291,7 @@ class EtcdStore:
             try:
                 await self._markers.renew()
             except VarlogError as error:
-                if not error.retryable:
-                    raise
-                # etcd is away, and there are many more tries before the session ends
+                self._trouble.met(error)  # there are many more tries before the session ends
 
     def _check_open(self) -> None:
         if self._closed:
