@@ -5,6 +5,7 @@ What every store must do is in the conformance suite; dying members and watches 
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from varlog.metadata.etcd.connection import COMPACT, TXN, Connection
 from varlog.ports.metadata import Change, Transaction
 from varlog.wire.proto import etcd_pb2 as pb
 
+TLS = Path(__file__).parents[1] / "transport" / "tls"
+
 # ---------------------------------------------------------------- what it is told
 
 
@@ -36,6 +39,12 @@ from varlog.wire.proto import etcd_pb2 as pb
         {"endpoints": ()},
         {"endpoints": ("localhost",)},
         {"endpoints": ("http://localhost:2379",)},
+        {"endpoints": ("localhost:2379", " localhost:2380")},
+        {"endpoints": ("localhost:0",)},
+        {"endpoints": ("localhost:65536",)},
+        {"endpoints": ("localhost:\u0662",)},
+        {"endpoints": ("::1:2379",)},
+        {"endpoints": ("[]:2379",)},
         {"prefix": ""},
         {"prefix": "a\n"},
         {"certificate": "c", "key": "k"},
@@ -50,10 +59,35 @@ def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
         EtcdConfig(**{"endpoints": ("127.0.0.1:2379",), **settings})
 
 
+def test_endpoints() -> None:
+    EtcdConfig(("localhost:2379", "10.0.0.1:1", "[::1]:65535", "etcd-0.etcd:2379"))
+
+
 def test_a_file_that_is_not_there() -> None:
     async def story() -> None:
         with pytest.raises(InvalidArgument, match="nowhere"):
             await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), ca="/nowhere/ca.pem"))
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("ca", "certificate", "key", "named"),
+    [
+        ("empty", "", "", "empty"),
+        ("client.key", "", "", "client.key"),
+        ("authority.pem", "client.pem", "server.key", "server.key"),
+        ("authority.pem", "empty", "client.key", "empty"),
+    ],
+)
+def test_files_that_are_something_else(ca: str, certificate: str, key: str, named: str, tmp_path: Path) -> None:
+    for path in (*TLS.iterdir(), tmp_path / "empty"):
+        (tmp_path / path.name).write_bytes(path.read_bytes() if path.exists() else b"")
+    ca, certificate, key = (name and str(tmp_path / name) for name in (ca, certificate, key))
+
+    async def story() -> None:
+        with pytest.raises(InvalidArgument, match=named):
+            await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), ca=ca, certificate=certificate, key=key))
 
     run(story())
 

@@ -230,9 +230,9 @@ class Connection:
     def _credentials(config: EtcdConfig) -> Any:
         if not config.ca:
             return None
-        return grpc.ssl_channel_credentials(
-            config.read(config.ca), config.read(config.key), config.read(config.certificate)
-        )
+        files = config.read(config.ca), config.read(config.key), config.read(config.certificate)
+        config.check_files()
+        return grpc.ssl_channel_credentials(*files)
 
     @classmethod
     def _channel(cls, config: EtcdConfig, address: str) -> Any:
