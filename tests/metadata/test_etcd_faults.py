@@ -220,7 +220,14 @@ def test_endpoints_of_two_etcds_are_noticed(three: Ensemble, tmp_path: Path) -> 
     with running(tmp_path) as other:
 
         async def story() -> None:
-            async with opened(EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/")) as store:
+            config = EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/")
+            with pytest.raises(WrongCluster):
+                await EtcdStore.open(config)
+            for member in three.members:
+                member.send(signal.SIGSTOP)
+            async with opened(config) as store:
+                for member in three.members:
+                    member.send(signal.SIGCONT)
                 assert await store.commit(put("a"))
                 await blocking(other.close)
                 with pytest.raises(WrongCluster):

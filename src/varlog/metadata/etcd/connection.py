@@ -301,6 +301,25 @@ class Connection:
 
     # ------------------------------------------------------------ members
 
+    async def introduced(self) -> list[pb.StatusResponse]:
+        """What each member says of itself that answers at once; raises `WrongCluster` if one is of another etcd.
+
+        Whoever had only one of those that are right away would else begin a second cluster in the wrong one.
+        """
+        answers = await asyncio.gather(*map(self._introduce, self._endpoints))
+        for endpoint, answer in zip(self._endpoints, answers, strict=True):
+            if answer is not None:
+                self.check(answer.header, endpoint)
+        return [answer for answer in answers if answer is not None]
+
+    async def _introduce(self, endpoint: Endpoint) -> pb.StatusResponse | None:
+        try:
+            await endpoint.connected(self._config.connect_s)
+            answer: pb.StatusResponse = await endpoint.unary(STATUS)(pb.StatusRequest(), timeout=self._config.connect_s)
+        except (Unavailable, grpc.aio.AioRpcError):
+            return None  # it is away: what it says is looked at whenever it is used
+        return answer
+
     async def _usable(self) -> Endpoint:
         if self._closed:
             raise Unavailable("the metadata store is closed")

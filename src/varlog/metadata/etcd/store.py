@@ -59,14 +59,16 @@ class EtcdStore:
 
     @classmethod
     async def open(cls, config: EtcdConfig, clock: Clock | None = None, tell: Tell | None = None) -> "EtcdStore":
-        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted.
+        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted,
+        `WrongCluster` when members are of different ones.
 
         `tell` is called with a line for people when etcd cannot be used later, and when it can again.
         """
         store = cls(config, clock or RealClock(), tell)
         try:
-            status = await store._connection.ask(STATUS, pb.StatusRequest())
-            _check_version(status.version)
+            first = await store._connection.ask(STATUS, pb.StatusRequest())
+            for status in (first, *await store._connection.introduced()):
+                _check_version(status.version)
             await read_key(store._connection, store._keys.data(""))  # a majority answers, and `revision` is of now
             await store._markers.open()
         except BaseException:
