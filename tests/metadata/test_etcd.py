@@ -214,6 +214,35 @@ def test_pages_too_large_to_be_taken_are_asked_for_in_smaller_ones(
     run(story())
 
 
+def test_pages_are_as_long_as_their_keys_are_small(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """etcd would make one answer of all that is asked for before it sends any of it, and be too late with it."""
+    monkeypatch.setattr(reads, "FIRST_KEYS", 2)
+    monkeypatch.setattr(reads, "PAGE_BYTES", 1 << 20)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(Transaction(put={f"a/{number:03}": b"" for number in range(300)}))
+            for number in range(12):
+                assert await shared.commit(put(f"b/{number:02}", bytes(300_000)))
+            ask = shared._connection.ask
+            pages: list[int] = []
+
+            async def asking(method: Any, request: Any) -> Any:
+                answer = await ask(method, request)
+                pages.append(len(answer.kvs))
+                return answer
+
+            with monkeypatch.context() as patched:
+                patched.setattr(shared._connection, "ask", asking)
+                assert len(await shared.scan("a/")) == 300
+                assert pages == [2, 4, 8, 16, 32, 64, 128, 46]
+                pages.clear()
+                assert len(await shared.scan("b/")) == 12
+                assert pages == [2, 3, 3, 3, 1]
+
+    run(story())
+
+
 def test_a_scan_begins_anew_when_its_revision_is_compacted(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads, "PAGE_KEYS", 4)
 

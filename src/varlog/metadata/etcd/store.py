@@ -88,8 +88,10 @@ class EtcdStore:
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
         """All keys with the prefix, in key order, all of one moment."""
         self._check_open()
-        first = self._keys.data(prefix)
-        found, _ = await self._watched(read_range(self._connection, first, range_end(first)))
+        return await self._watched(self._scan(self._keys.data(prefix)))
+
+    async def _scan(self, first: bytes) -> list[tuple[str, Versioned]]:
+        found, _ = await read_range(self._connection, first, range_end(first))
         return [(self._keys.name(each.key), Versioned(each.value, each.mod_revision)) for each in found]
 
     async def commit(self, transaction: Transaction) -> bool:
