@@ -47,6 +47,7 @@ TLS = Path(__file__).parents[1] / "transport" / "tls"
         {"endpoints": ("[]:2379",)},
         {"prefix": ""},
         {"prefix": "a\n"},
+        {"prefix": "ä" * 33},
         {"certificate": "c", "key": "k"},
         {"ca": "a", "key": "k"},
         {"attempt_s": 0.0},

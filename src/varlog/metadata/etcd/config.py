@@ -7,6 +7,8 @@ from pathlib import Path
 from varlog.base.errors import InvalidArgument
 
 MAX_ENDPOINTS = 16
+MAX_PREFIX_BYTES = 64
+"""It is part of every key, and a transaction with cuts has some two thousand: they must not make it too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class EtcdConfig:
                 raise InvalidArgument(f"{endpoint!r} is no endpoint of an etcd: host:port is")
         if not self.prefix or not self.prefix.isprintable():
             raise InvalidArgument("the prefix of the keys in etcd must be printable, and not empty")
+        if len(self.prefix.encode()) > MAX_PREFIX_BYTES:
+            raise InvalidArgument(f"the prefix of the keys in etcd has more than {MAX_PREFIX_BYTES} bytes")
         if bool(self.certificate) != bool(self.key) or (self.certificate and not self.ca):
             raise InvalidArgument("for TLS, give ca; and certificate and key both or neither")
         if not 0 < self.connect_s <= self.timeout_s or not 0 < self.attempt_s <= self.timeout_s:
