@@ -1,5 +1,6 @@
 """`varlog up` and the commands against it: real processes, killed and started again."""
 
+import asyncio
 import json
 import os
 import signal
@@ -15,7 +16,10 @@ from typing import Any
 import pytest
 from tools.etcd import Ensemble
 
-from varlog.cli.main import main
+from varlog.base.errors import Unavailable, VarlogError
+from varlog.cli.main import build_parser, hint, main
+from varlog.cli.repository import _open_etcd
+from varlog.metadata.etcd import EtcdStore
 
 VARLOG = [sys.executable, "-m", "varlog"]
 PATIENCE_S = 60.0
@@ -298,6 +302,8 @@ def busy_port() -> Iterator[int]:
         ("repository start --data {tmp}/a --listen 127.0.0.1:{busy}", 1, "varlog: cannot listen at 127.0.0.1:{busy}"),
         ("repository start --data {tmp}/a --listen nonsense", 2, "varlog: "),
         ("repository start", 2, "varlog: a repository needs a folder for its data: --data DIR"),
+        ("repository start --data {tmp}/a --etcd-ca {tmp}/file", 2, "varlog: --etcd-ca says something of an etcd"),
+        ("repository start --etcd localhost:2379,localhost:70000", 2, "varlog: 'localhost:70000' is no endpoint"),
         ("repository start --data {tmp}/file", 2, "varlog: {tmp}/file is not a folder"),
         ("node start --data {tmp}/a", 2, "varlog: a node needs a setting for: repositories"),
         ("node start --repository 127.0.0.1:1 --data /proc/x", 1, "varlog: cannot make the data folder /proc/x"),
@@ -317,3 +323,14 @@ def test_is_one_clear_line(command: str, status: int, line: str, busy_port: int,
     assert done.stderr.startswith(line.format(**places))
     assert done.stderr.count("\n") == 1
     assert (done.returncode, done.stdout) == (status, "")
+
+
+def test_an_etcd_that_is_away_is_no_port_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("etcd cannot be used: nobody is there")
+
+    monkeypatch.setattr(EtcdStore, "open", away)
+    given = ["repository", "start", "--etcd", "127.0.0.1:1"]
+    with pytest.raises(VarlogError, match="nobody is there") as told:
+        asyncio.run(_open_etcd(build_parser(given).parse_args(given)))
+    assert hint(told.value, "server") == ""

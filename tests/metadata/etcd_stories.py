@@ -33,8 +33,8 @@ def configured(etcd: Ensemble, **settings: Any) -> EtcdConfig:
 
 
 @asynccontextmanager
-async def opened(config: EtcdConfig) -> AsyncIterator[EtcdStore]:
-    opened_store = await EtcdStore.open(config)
+async def opened(config: EtcdConfig, tell: Callable[[str], None] | None = None) -> AsyncIterator[EtcdStore]:
+    opened_store = await EtcdStore.open(config, tell=tell)
     try:
         yield opened_store
     finally:

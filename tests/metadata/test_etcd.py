@@ -5,6 +5,7 @@ What every store must do is in the conformance suite; dying members and watches 
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +17,18 @@ from varlog.base.errors import (
     InvalidArgument,
     OutcomeUnknown,
     TooLarge,
+    Unauthorized,
     Unavailable,
     Unsupported,
+    VarlogError,
     WrongCluster,
 )
 from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, leases, reads, store
 from varlog.metadata.etcd.connection import COMPACT, TXN, Connection
 from varlog.ports.metadata import Change, Transaction
 from varlog.wire.proto import etcd_pb2 as pb
+
+TLS = Path(__file__).parents[1] / "transport" / "tls"
 
 # ---------------------------------------------------------------- what it is told
 
@@ -34,8 +39,15 @@ from varlog.wire.proto import etcd_pb2 as pb
         {"endpoints": ()},
         {"endpoints": ("localhost",)},
         {"endpoints": ("http://localhost:2379",)},
+        {"endpoints": ("localhost:2379", " localhost:2380")},
+        {"endpoints": ("localhost:0",)},
+        {"endpoints": ("localhost:65536",)},
+        {"endpoints": ("localhost:\u0662",)},
+        {"endpoints": ("::1:2379",)},
+        {"endpoints": ("[]:2379",)},
         {"prefix": ""},
         {"prefix": "a\n"},
+        {"prefix": "ä" * 33},
         {"certificate": "c", "key": "k"},
         {"ca": "a", "key": "k"},
         {"attempt_s": 0.0},
@@ -48,6 +60,10 @@ def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
         EtcdConfig(**{"endpoints": ("127.0.0.1:2379",), **settings})
 
 
+def test_endpoints() -> None:
+    EtcdConfig(("localhost:2379", "10.0.0.1:1", "[::1]:65535", "etcd-0.etcd:2379"))
+
+
 def test_a_file_that_is_not_there() -> None:
     async def story() -> None:
         with pytest.raises(InvalidArgument, match="nowhere"):
@@ -56,9 +72,30 @@ def test_a_file_that_is_not_there() -> None:
     run(story())
 
 
+@pytest.mark.parametrize(
+    ("ca", "certificate", "key", "named"),
+    [
+        ("empty", "", "", "empty"),
+        ("client.key", "", "", "client.key"),
+        ("authority.pem", "client.pem", "server.key", "server.key"),
+        ("authority.pem", "empty", "client.key", "empty"),
+    ],
+)
+def test_files_that_are_something_else(ca: str, certificate: str, key: str, named: str, tmp_path: Path) -> None:
+    for path in (*TLS.iterdir(), tmp_path / "empty"):
+        (tmp_path / path.name).write_bytes(path.read_bytes() if path.exists() else b"")
+    ca, certificate, key = (name and str(tmp_path / name) for name in (ca, certificate, key))
+
+    async def story() -> None:
+        with pytest.raises(InvalidArgument, match=named):
+            await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), ca=ca, certificate=certificate, key=key))
+
+    run(story())
+
+
 def test_nobody_is_there() -> None:
     async def story() -> None:
-        with pytest.raises(Unavailable, match="no connection"):
+        with pytest.raises(Unavailable, match=r"no connection .* refused"):
             await EtcdStore.open(EtcdConfig(("127.0.0.1:1",), timeout_s=1.0, connect_s=0.5, attempt_s=0.5))
 
     run(story())
@@ -174,6 +211,35 @@ def test_pages_too_large_to_be_taken_are_asked_for_in_smaller_ones(
             for number in range(8):
                 assert await shared.commit(put(f"k/{number}", bytes([number]) * 400_000))
             assert [len(versioned.value) for _, versioned in await shared.scan("k/")] == [400_000] * 8
+
+    run(story())
+
+
+def test_pages_are_as_long_as_their_keys_are_small(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """etcd would make one answer of all that is asked for before it sends any of it, and be too late with it."""
+    monkeypatch.setattr(reads, "FIRST_KEYS", 2)
+    monkeypatch.setattr(reads, "PAGE_BYTES", 1 << 20)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            assert await shared.commit(Transaction(put={f"a/{number:03}": b"" for number in range(300)}))
+            for number in range(12):
+                assert await shared.commit(put(f"b/{number:02}", bytes(300_000)))
+            ask = shared._connection.ask
+            pages: list[int] = []
+
+            async def asking(method: Any, request: Any) -> Any:
+                answer = await ask(method, request)
+                pages.append(len(answer.kvs))
+                return answer
+
+            with monkeypatch.context() as patched:
+                patched.setattr(shared._connection, "ask", asking)
+                assert len(await shared.scan("a/")) == 300
+                assert pages == [2, 4, 8, 16, 32, 64, 128, 46]
+                pages.clear()
+                assert len(await shared.scan("b/")) == 12
+                assert pages == [2, 3, 3, 3, 1]
 
     run(story())
 
@@ -329,6 +395,53 @@ def test_a_session_that_etcd_forgot(etcd: Ensemble, monkeypatch: pytest.MonkeyPa
                 with pytest.raises(OutcomeUnknown):
                     await shared.commit(put("a", b"4"))
             assert await shared.commit(put("a", b"5"))
+
+    run(story())
+
+
+# ---------------------------------------------------------------- what people are told
+
+
+def test_people_are_told_that_etcd_is_away_and_that_it_is_back(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        told: list[str] = []
+        async with opened(configured(etcd, timeout_s=0.2, attempt_s=0.2, connect_s=0.2), told.append) as shared:
+            lossy = Lossy(shared, monkeypatch)
+            lossy.plan = ["request lost"] * 1000
+            for _ in range(3):
+                with pytest.raises(VarlogError):
+                    await shared.commit(put("a"))
+            assert len(told) == 1
+            assert "request lost" in told[0]
+            with pytest.raises(InvalidArgument):
+                await shared.get("\ud800")
+            with pytest.raises(TooLarge):
+                await shared.commit(put("a", bytes(2 << 20)))
+            assert len(told) == 1
+            lossy.plan = []
+            assert await shared.get("a") is None
+            assert told[1:] == ["etcd can be used again"]
+
+    run(story())
+
+
+def test_a_session_is_kept_whatever_a_renewal_meets(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endpoint that is another etcd for a while, or a right that is missing, is no reason to lose it for good."""
+    monkeypatch.setattr(store, "SESSION_RENEWAL_S", 0.01)
+
+    async def story() -> None:
+        told: list[str] = []
+        async with opened(configured(etcd), told.append) as shared:
+            renewals = 0
+
+            async def renew() -> None:
+                nonlocal renewals
+                renewals += 1
+                raise WrongCluster("another etcd") if renewals < 5 else Unauthorized("not now")
+
+            monkeypatch.setattr(shared._markers, "renew", renew)
+            await until(lambda: renewals >= 10)
+            assert told == ["another etcd", "not now"]
 
     run(story())
 

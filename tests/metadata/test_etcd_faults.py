@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tools.etcd import Ensemble, Member, Tls, running
 from varlog.base.errors import NoSpace, NotLeader, Unavailable, WrongCluster
 from varlog.metadata import election
 from varlog.metadata.election import HeldLeadership, leader_of
-from varlog.metadata.etcd import EtcdConfig, EtcdStore
+from varlog.metadata.etcd import EtcdConfig, EtcdStore, connection, space
 from varlog.ports.metadata import Change, Transaction
 
 PROGRAM = Path(__file__).parent / "leader_program.py"
@@ -57,7 +58,8 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
     """Many at once: etcd applies some of them that it answers with an error, because they were let in before."""
 
     async def story(endpoints: tuple[str, ...]) -> None:
-        async with opened(EtcdConfig(endpoints, lease_s=PATIENCE_S, **PATIENT)) as store:
+        told: list[str] = []
+        async with opened(EtcdConfig(endpoints, lease_s=PATIENCE_S, **PATIENT), told.append) as store:
             leadership = await store.elect("cuts", "one")
             applied: list[str] = []
             refused: list[str] = []
@@ -75,8 +77,24 @@ def test_a_full_etcd_refuses_and_says_the_truth_about_each(tmp_path: Path) -> No
             assert refused
             assert [key for key, _ in await store.scan("k/")] == sorted(applied)
             assert leadership.held
+            assert [text.partition(":")[0] for text in told] == ["etcd is full"]
 
     with running(tmp_path, options=["--quota-backend-bytes=16000000"]) as etcd:
+        run(story(etcd.endpoints))
+
+
+def test_an_etcd_is_not_filled_by_what_is_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few revisions, each of which is large: more is written than it has room for, and hardly anything is kept."""
+    monkeypatch.setattr(space, "KEPT_BYTES", 2 << 20)
+    monkeypatch.setattr(space, "COMPACT_BYTES", 1 << 20)
+
+    async def story(endpoints: tuple[str, ...]) -> None:
+        async with opened(EtcdConfig(endpoints)) as store:
+            for number in range(400):
+                assert await store.commit(Transaction(put={f"k/{number}": bytes(100_000)}, delete=[f"k/{number - 1}"]))
+            assert [key for key, _ in await store.scan("k/")] == ["k/399"]
+
+    with running(tmp_path, options=["--quota-backend-bytes=24000000"]) as etcd:
         run(story(etcd.endpoints))
 
 
@@ -207,8 +225,14 @@ def test_endpoints_of_two_etcds_are_noticed(three: Ensemble, tmp_path: Path) -> 
     with running(tmp_path) as other:
 
         async def story() -> None:
-            both = EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/", timeout_s=PATIENCE_S)
-            async with opened(both) as store:
+            config = EtcdConfig((*other.endpoints, *three.endpoints), prefix="two/", timeout_s=PATIENCE_S)
+            with pytest.raises(WrongCluster):
+                await EtcdStore.open(config)
+            for member in three.members:
+                member.send(signal.SIGSTOP)
+            async with opened(config) as store:
+                for member in three.members:
+                    member.send(signal.SIGCONT)
                 assert await store.commit(put("a"))
                 await blocking(other.close)
                 with pytest.raises(WrongCluster):
@@ -344,7 +368,22 @@ def test_two_never_lead_at_once(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch)
 # ---------------------------------------------------------------- TLS
 
 
-def test_mutual_tls(tmp_path: Path) -> None:
+async def _replaced(config: EtcdConfig) -> None:
+    """The authorities are those of another etcd, are gone, and are then the right ones: nothing is started anew."""
+    authorities = Path(config.ca)
+    authorities.write_bytes(Path(config.certificate).read_bytes())
+    opening = asyncio.ensure_future(EtcdStore.open(replace(config, timeout_s=20.0)))
+    await asyncio.sleep(0.3)
+    authorities.unlink()
+    await asyncio.sleep(0.5)
+    authorities.write_bytes((TLS / "authority.pem").read_bytes())
+    store = await opening
+    assert await store.commit(put("replaced"))
+    await store.close()
+
+
+def test_mutual_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CHANNEL_S", 0.2)
     tls = Tls(TLS / "authority.pem", TLS / "server.pem", TLS / "server.key")
     ca, certificate, key = (str(TLS / name) for name in ("authority.pem", "client.pem", "client.key"))
     quick = {"timeout_s": 1.0, "attempt_s": 1.0, "connect_s": 1.0}
@@ -354,9 +393,12 @@ def test_mutual_tls(tmp_path: Path) -> None:
             changes = store.watch("a")
             assert await store.commit(put("a"))
             assert await anext(changes) == Change("a", b"x")
-        for wrong in ({}, {"ca": ca}, {"ca": certificate, "certificate": certificate, "key": key}):
+        for wrong in ({}, {"ca": ca}):
             with pytest.raises(Unavailable):
                 await EtcdStore.open(EtcdConfig(endpoints, **quick, **wrong))  # type: ignore[arg-type]
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await EtcdStore.open(EtcdConfig(endpoints, ca=certificate, certificate=certificate, key=key, timeout_s=2.0))
+        await _replaced(EtcdConfig(endpoints, ca=str(tmp_path / "ca"), certificate=certificate, key=key))
 
     with running(tmp_path, tls=tls) as etcd:
         run(story(etcd.endpoints))

@@ -8,7 +8,7 @@ from tests.metadata.etcd_stories import configured, opened, put, run, until
 from tools.etcd import Ensemble
 
 from varlog.base.errors import Unavailable, VarlogError
-from varlog.metadata.etcd import EtcdStore, reads, store, watch
+from varlog.metadata.etcd import EtcdStore, reads, space, watch
 from varlog.metadata.etcd.connection import COMPACT
 from varlog.ports.metadata import Change, Transaction
 from varlog.wire.proto import etcd_pb2 as pb
@@ -86,6 +86,40 @@ def test_a_watch_that_missed_what_was_compacted_tells_how_things_stand(
     run(story())
 
 
+def test_a_stream_that_cannot_be_asked_for_a_sign_of_life_is_given_up(
+    etcd: Ensemble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the reason: a silent one would be listened to for ever."""
+    monkeypatch.setattr(watch, "NUDGE_S", 0.01)
+
+    async def story() -> None:
+        async with opened(configured(etcd)) as shared:
+            begun = 0
+            begin = shared._connection.stream
+
+            async def stream(method: Any) -> Any:
+                nonlocal begun
+                begun += 1
+                made: Any = await begin(method)
+                send = made.send
+
+                async def sending(message: pb.WatchRequest) -> None:
+                    if begun < 3 and message.HasField("progress_request"):
+                        raise RuntimeError("a defect")
+                    await send(message)
+
+                made.send = sending
+                return made
+
+            monkeypatch.setattr(shared._connection, "stream", stream)
+            changes = shared.watch("k/")
+            await until(lambda: begun == 3)
+            assert await shared.commit(put("k/after"))
+            assert (await anext(changes)).key == "k/after"
+
+    run(story())
+
+
 def test_a_slow_watcher_takes_no_memory(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "WAITING_CHANGES", 10)
 
@@ -117,8 +151,8 @@ def test_a_watch_that_is_dropped_or_closed_ends(etcd: Ensemble) -> None:
 
 
 def test_old_revisions_are_given_back(etcd: Ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "KEPT_REVISIONS", 10)
-    monkeypatch.setattr(store, "COMPACT_EVERY", 20)
+    monkeypatch.setattr(space, "KEPT_REVISIONS", 10)
+    monkeypatch.setattr(space, "COMPACT_EVERY", 20)
 
     async def story() -> None:
         async with opened(configured(etcd)) as shared:

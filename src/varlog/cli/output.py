@@ -27,6 +27,11 @@ def styled(text: str, style: str, stream: TextIO) -> str:
     return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
 
 
+def tell(text: str) -> None:
+    """A line for whoever runs a process that goes on."""
+    print(f"{styled('varlog:', 'yellow', sys.stderr)} {' '.join(text.split())}", file=sys.stderr, flush=True)
+
+
 def width(text: str) -> int:
     """Columns that a text takes on a terminal."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)

@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url
-from varlog.cli.output import Column, Printer, count, moment
+from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, split_addresses
+from varlog.cli.output import Column, Printer, count, moment, tell
 
 if TYPE_CHECKING:
     from varlog.ports import ElectiveStore
@@ -42,6 +42,8 @@ def start_repository(arguments: Arguments) -> None:
     from varlog.cli.serve import run_server
     from varlog.repository import RepositoryConfig
 
+    if not arguments.etcd and (idle := _etcd_flags(arguments)):
+        raise InvalidArgument(f"--etcd-{next(iter(idle))} says something of an etcd, and none is given: add --etcd")
     flags = {"listen": arguments.listen, "data": (arguments.data,) if arguments.data else None}
     settings, folders = config.load(
         RepositoryConfig, "repository", flags, file=arguments.config, needs_data=not arguments.etcd
@@ -70,17 +72,25 @@ async def _open_folder(folder: str) -> "ElectiveStore":
 
 
 async def _open_etcd(arguments: Arguments) -> "ElectiveStore":
+    from varlog.base.errors import Unavailable, VarlogError
     from varlog.metadata.etcd import EtcdConfig, EtcdStore
 
+    endpoints = (endpoint.removeprefix("http://").rstrip("/") for endpoint in split_addresses([arguments.etcd]))
+    try:
+        return await EtcdStore.open(EtcdConfig(tuple(endpoints), **_etcd_flags(arguments)), tell=tell)
+    except Unavailable as away:  # of what else a server finds unavailable, a process that has it is the reason
+        raise VarlogError(away.message) from away
+
+
+def _etcd_flags(arguments: Arguments) -> dict[str, Any]:
+    """Those that say something of an etcd, as far as they are given."""
     named = {
         "prefix": arguments.etcd_prefix,
         "ca": arguments.etcd_ca,
         "certificate": arguments.etcd_certificate,
         "key": arguments.etcd_key,
     }
-    given = {name: value for name, value in named.items() if value is not None}
-    endpoints = (endpoint.removeprefix("http://").rstrip("/") for endpoint in arguments.etcd.split(","))
-    return await EtcdStore.open(EtcdConfig(tuple(endpoints), **given))
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def list_repositories(arguments: Arguments) -> int:

@@ -3,14 +3,13 @@
 import asyncio
 import shutil
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, VarlogError
 from varlog.cli.frame import Arguments, Commands, add_command, positive
-from varlog.cli.output import styled
+from varlog.cli.output import tell
 
 if TYPE_CHECKING:
     from varlog.cli.supervisor import Supervisor
@@ -70,7 +69,7 @@ async def _run(arguments: Arguments, folder: Path) -> None:
     from varlog.cli.serve import unless
     from varlog.cli.supervisor import Supervisor
 
-    supervisor = Supervisor(folder, restart=arguments.restart, tell=_tell)
+    supervisor = Supervisor(folder, restart=arguments.restart, tell=tell)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -93,9 +92,5 @@ async def _get_ready(supervisor: "Supervisor", arguments: Arguments) -> None:
     for child in supervisor.children:
         print(f"{child}  {child.address}  pid {child.pid}", flush=True)
     if late := await appends_work(url, supervisor):
-        _tell(late)
+        tell(late)
     print(f"ready {url}", flush=True)
-
-
-def _tell(text: str) -> None:
-    print(f"{styled('varlog:', 'yellow', sys.stderr)} {text}", file=sys.stderr, flush=True)

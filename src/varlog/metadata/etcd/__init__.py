@@ -6,6 +6,8 @@
     leases      keys that go with their owner
     messages    transactions as etcd's messages, and its limits
     reads       ranges in pages of one revision
+    space       how much of the past etcd is to keep
+    trouble     telling people that etcd cannot be used
     connection  the only file that calls gRPC: members, deadlines, streams
     errors      what etcd's errors mean
 
@@ -16,7 +18,7 @@ What holds:
 - A commit is one transaction of etcd. It ends with True, False, or an error that says whether it may have been
   applied; it is never applied twice, and never after an error that says it was not.
 - Commits that overlap are sent at once on one connection, and etcd applies them in any order (it handles each in a
-  goroutine of its own). Who needs an order uses `varlog.metadata.chain`.
+  goroutine of its own). Who needs an order writes down what each continues, as the repository's cuts do.
 - A commit has at most 1.5 MiB, 127 conditions and about 4,000 changes (a range deleted counts as one): beyond,
   `TooLarge`. It cannot be split, for it is all or nothing.
 - Users and passwords of etcd are not supported; certificates are.

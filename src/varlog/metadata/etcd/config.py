@@ -1,11 +1,14 @@
 """What a store on etcd is told."""
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from varlog.base.errors import InvalidArgument
 
 MAX_ENDPOINTS = 16
+MAX_PREFIX_BYTES = 64
+"""It is part of every key, and a transaction with cuts has some two thousand: they must not make it too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,12 @@ class EtcdConfig:
         if not 0 < len(self.endpoints) <= MAX_ENDPOINTS:
             raise InvalidArgument(f"an etcd has 1 to {MAX_ENDPOINTS} endpoints")
         for endpoint in self.endpoints:
-            host, _, port = endpoint.rpartition(":")
-            if not host or not port.isdecimal() or "/" in host:
+            if not _is_endpoint(endpoint):
                 raise InvalidArgument(f"{endpoint!r} is no endpoint of an etcd: host:port is")
         if not self.prefix or not self.prefix.isprintable():
             raise InvalidArgument("the prefix of the keys in etcd must be printable, and not empty")
+        if len(self.prefix.encode()) > MAX_PREFIX_BYTES:
+            raise InvalidArgument(f"the prefix of the keys in etcd has more than {MAX_PREFIX_BYTES} bytes")
         if bool(self.certificate) != bool(self.key) or (self.certificate and not self.ca):
             raise InvalidArgument("for TLS, give ca; and certificate and key both or neither")
         if not 0 < self.connect_s <= self.timeout_s or not 0 < self.attempt_s <= self.timeout_s:
@@ -56,3 +60,29 @@ class EtcdConfig:
             return Path(path).read_bytes() if path else None
         except OSError as error:
             raise InvalidArgument(f"cannot read {path}: {error.strerror}") from error
+
+    def check_files(self) -> None:
+        """Raise `InvalidArgument` unless they hold what they should.
+
+        gRPC would only find no connection; with an empty `ca` it would trust the authorities of the whole web.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(self.ca)
+        except OSError as error:
+            raise InvalidArgument(f"{self.ca} is no file of authorities: {error}") from error
+        try:
+            if self.certificate:
+                context.load_cert_chain(self.certificate, self.key, password="")
+        except OSError as error:
+            raise InvalidArgument(
+                f"{self.certificate} and {self.key} are no certificate with its key: {error}"
+            ) from error
+
+
+def _is_endpoint(text: str) -> bool:
+    """What is none, but could be taken for one, would be passed over for ever as a member that is away."""
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host.replace(":", "/")
+    numbered = port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16
+    return numbered and bool(bare) and "/" not in bare and not any(character.isspace() for character in bare)

@@ -9,18 +9,22 @@ Every call goes to the member that answered last. One that does not take a conne
 passed over, and stays so until the others fail too. Calls carry `hasleader`, so that a member cut off from the
 others refuses at once instead of keeping us waiting. Retries inside gRPC are off: whether a request was sent twice
 must be known here.
+
+A channel that has failed for some time is made anew, with certificates read anew: gRPC goes on with those it was given,
+and waits for up to two minutes before it asks for the address of a name again.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
-from varlog.base.errors import ConnectionLost, Unavailable, VarlogError, WrongCluster
+from varlog.base.errors import ConnectionLost, InvalidArgument, Unavailable, VarlogError, WrongCluster
 from varlog.metadata.etcd.config import EtcdConfig
 from varlog.metadata.etcd.errors import translate
 from varlog.wire.proto import etcd_pb2 as pb
@@ -32,6 +36,10 @@ POLL_S = 0.002
 PAUSE_S = 0.05
 """Before the first retry after all members failed; doubled each time, up to `PAUSE_MAX_S`."""
 PAUSE_MAX_S = 0.5
+CHANNEL_S = 3.0
+"""How long a channel may fail before another takes its place."""
+REASON_S = 0.1
+"""How long gRPC may take to say why a channel fails, which it knows."""
 
 OPTIONS = (
     ("grpc.enable_retries", 0),
@@ -92,10 +100,16 @@ STATUS = _method("Maintenance/Status", pb.StatusRequest, pb.StatusResponse)
 class Endpoint:
     """One member: its channel, and the callables that gRPC makes per method."""
 
-    def __init__(self, address: str, channel: Any) -> None:
+    def __init__(self, address: str, make: Callable[[], Any]) -> None:
+        """`make` makes a channel to it."""
         self.address = address
-        self._channel = channel
+        self._make = make
+        self._channel = make()
         self._unary: dict[str, Any] = {}
+        self._failing_since: float | None = None
+        self._reason = ""
+        """Of that, where it is known."""
+        self._closed = False
 
     def unary(self, method: Method[Any, Any]) -> Any:
         found = self._unary.get(method.path)
@@ -114,11 +128,49 @@ class Endpoint:
         """Returns when the connection stands; raises `Unavailable` when it does not come about: nothing was sent."""
         end = time.monotonic() + seconds
         while (state := self._channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
-            if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE or time.monotonic() > end:
-                raise Unavailable(f"no connection to the etcd at {self.address}")
+            refused = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+            if refused or time.monotonic() > end:
+                await self._fail(refused=refused)
+                raise Unavailable(f"no connection to the etcd at {self.address}{self._reason and ': '}{self._reason}")
             await asyncio.sleep(POLL_S)
+        self._failing_since = None
+
+    async def _fail(self, *, refused: bool) -> None:
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            self._reason = await self._told_reason() if refused else "it does not answer"
+        elif now - self._failing_since > CHANNEL_S:
+            self._failing_since = None
+            await self._begin_anew()
+
+    async def _told_reason(self) -> str:
+        """A call that is made now fails at once, and with the reason."""
+        try:
+            await self.unary(STATUS)(pb.StatusRequest(), timeout=REASON_S)
+        except grpc.aio.AioRpcError as error:
+            return str(error.details() or error.code().name)
+        except grpc.aio.UsageError:
+            pass  # the channel was closed meanwhile
+        except asyncio.CancelledError:
+            if _meant():
+                raise
+        return ""
+
+    async def _begin_anew(self) -> None:
+        if self._closed:
+            return
+        try:
+            made = self._make()
+        except InvalidArgument as error:  # a certificate that is just being replaced: the channel stays as it is
+            self._reason = error.message
+            return
+        failed, self._channel = self._channel, made
+        self._unary.clear()
+        await failed.close()
 
     async def close(self) -> None:
+        self._closed = True
         await self._channel.close()
 
 
@@ -167,8 +219,7 @@ class Connection:
 
     def __init__(self, config: EtcdConfig) -> None:
         self._config = config
-        credentials = self._credentials(config)
-        self._endpoints = [Endpoint(address, self._channel(address, credentials)) for address in config.endpoints]
+        self._endpoints = [Endpoint(address, partial(self._channel, config, address)) for address in config.endpoints]
         self._current = 0
         self._closed = False
         self._cluster = 0
@@ -179,12 +230,13 @@ class Connection:
     def _credentials(config: EtcdConfig) -> Any:
         if not config.ca:
             return None
-        return grpc.ssl_channel_credentials(
-            config.read(config.ca), config.read(config.key), config.read(config.certificate)
-        )
+        files = config.read(config.ca), config.read(config.key), config.read(config.certificate)
+        config.check_files()
+        return grpc.ssl_channel_credentials(*files)
 
-    @staticmethod
-    def _channel(address: str, credentials: Any) -> Any:
+    @classmethod
+    def _channel(cls, config: EtcdConfig, address: str) -> Any:
+        credentials = cls._credentials(config)
         if credentials is None:
             return grpc.aio.insecure_channel(address, options=OPTIONS)
         return grpc.aio.secure_channel(address, credentials, options=OPTIONS)
@@ -248,6 +300,25 @@ class Connection:
             raise Unavailable("the metadata store is closed") from error
 
     # ------------------------------------------------------------ members
+
+    async def introduced(self) -> list[pb.StatusResponse]:
+        """What each member says of itself that answers at once; raises `WrongCluster` if one is of another etcd.
+
+        Whoever had only one of those that are right away would else begin a second cluster in the wrong one.
+        """
+        answers = await asyncio.gather(*map(self._introduce, self._endpoints))
+        for endpoint, answer in zip(self._endpoints, answers, strict=True):
+            if answer is not None:
+                self.check(answer.header, endpoint)
+        return [answer for answer in answers if answer is not None]
+
+    async def _introduce(self, endpoint: Endpoint) -> pb.StatusResponse | None:
+        try:
+            await endpoint.connected(self._config.connect_s)
+            answer: pb.StatusResponse = await endpoint.unary(STATUS)(pb.StatusRequest(), timeout=self._config.connect_s)
+        except (Unavailable, grpc.aio.AioRpcError):
+            return None  # it is away: what it says is looked at whenever it is used
+        return answer
 
     async def _usable(self) -> Endpoint:
         if self._closed:

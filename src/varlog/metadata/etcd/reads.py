@@ -5,8 +5,13 @@ from varlog.metadata.etcd.connection import RANGE, Connection
 from varlog.metadata.etcd.errors import Compacted
 from varlog.wire.proto import etcd_pb2 as pb
 
+FIRST_KEYS = 32
+"""Keys asked for at once as long as nobody knows how large they are."""
 PAGE_KEYS = 512
-"""Keys asked for at once; halved while what comes is too large to be taken."""
+"""Most keys asked for at once."""
+PAGE_BYTES = 4 << 20
+"""What a page is to have at most, as far as the one before it tells. etcd makes all of an answer before it sends any:
+one of hundreds of megabytes takes longer than a member is given, at every try."""
 RESTARTS = 8
 """How often a scan begins anew because what it was reading has been compacted away."""
 
@@ -32,7 +37,7 @@ async def read_range_at(
 ) -> tuple[list[pb.KeyValue], int]:
     """The same at a revision, 0 meaning now; raises `Compacted` when that is gone, or goes meanwhile."""
     found: list[pb.KeyValue] = []
-    limit = PAGE_KEYS
+    limit = min(FIRST_KEYS, PAGE_KEYS)
     while True:
         request = pb.RangeRequest(key=first, range_end=end, limit=limit, revision=revision, keys_only=keys_only)
         try:
@@ -47,3 +52,4 @@ async def read_range_at(
         if not response.more:
             return found, revision
         first = response.kvs[-1].key + b"\0"
+        limit = max(1, min(2 * limit, PAGE_KEYS, PAGE_BYTES * len(response.kvs) // response.ByteSize()))

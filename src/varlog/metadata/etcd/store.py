@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from varlog.base.errors import NoSpace, NotFound, OutcomeUnknown, Overloaded, Unavailable, Unsupported, VarlogError
 from varlog.metadata.election import RENEWALS, FencedStore, HeldLeadership, campaign
@@ -14,6 +14,8 @@ from varlog.metadata.etcd.errors import Compacted
 from varlog.metadata.etcd.markers import SESSION_RENEWAL_S, Markers, Slot
 from varlog.metadata.etcd.messages import Keys, deleted_anything, encode, range_end
 from varlog.metadata.etcd.reads import read_key, read_range
+from varlog.metadata.etcd.space import Past
+from varlog.metadata.etcd.trouble import Tell, Trouble
 from varlog.metadata.etcd.watch import EtcdWatch, Feed, Feeds
 from varlog.ports.clock import Clock
 from varlog.ports.election import Leadership
@@ -22,15 +24,12 @@ from varlog.runtime.clock import RealClock
 from varlog.runtime.scope import Scope
 from varlog.wire.proto import etcd_pb2 as pb
 
+Result = TypeVar("Result")
+
 OLDEST = (3, 4, 0)
 WITHDRAWN = ((3, 5, 0), (3, 5, 3))
 """[first, second): releases of etcd that may corrupt what they store."""
 
-KEPT_REVISIONS = 100_000
-"""How many are left when old ones are compacted away: what a watcher may miss without reading all anew, and more than
-etcd makes in `SESSION_RENEWAL_S`, from which on a watch may begin."""
-COMPACT_EVERY = 10_000
-"""Revisions between two compactions."""
 WATCHES = 1_000
 """Most watches of one store."""
 CLOSE_S = 2.0
@@ -44,8 +43,9 @@ class _Again(Unavailable):
 class EtcdStore:
     """See the package. Made by `open`; `close` it."""
 
-    def __init__(self, config: EtcdConfig, clock: Clock) -> None:
+    def __init__(self, config: EtcdConfig, clock: Clock, tell: Tell | None) -> None:
         self._config = config
+        self._trouble = Trouble(tell)
         self._clock = clock
         self._keys = Keys(config.prefix)
         self._connection = Connection(config)
@@ -55,15 +55,20 @@ class EtcdStore:
         self._under_way = 0
         self._idle = asyncio.Event()
         self._closed = False
-        self._compacted = 0
+        self._past = Past()
 
     @classmethod
-    async def open(cls, config: EtcdConfig, clock: Clock | None = None) -> "EtcdStore":
-        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted."""
-        store = cls(config, clock or RealClock())
+    async def open(cls, config: EtcdConfig, clock: Clock | None = None, tell: Tell | None = None) -> "EtcdStore":
+        """Connect. Raises `Unavailable` when no member answers in time, `Unsupported` for an etcd not to be trusted,
+        `WrongCluster` when members are of different ones.
+
+        `tell` is called with a line for people when etcd cannot be used later, and when it can again.
+        """
+        store = cls(config, clock or RealClock(), tell)
         try:
-            status = await store._connection.ask(STATUS, pb.StatusRequest())
-            _check_version(status.version)
+            first = await store._connection.ask(STATUS, pb.StatusRequest())
+            for status in (first, *await store._connection.introduced()):
+                _check_version(status.version)
             await read_key(store._connection, store._keys.data(""))  # a majority answers, and `revision` is of now
             await store._markers.open()
         except BaseException:
@@ -77,13 +82,15 @@ class EtcdStore:
     async def get(self, key: str) -> Versioned | None:
         """The value of a key as of now; None if there is none."""
         self._check_open()
-        found = await read_key(self._connection, self._keys.data(key))
+        found = await self._watched(read_key(self._connection, self._keys.data(key)))
         return Versioned(found.value, found.mod_revision) if found is not None else None
 
     async def scan(self, prefix: str) -> list[tuple[str, Versioned]]:
         """All keys with the prefix, in key order, all of one moment."""
         self._check_open()
-        first = self._keys.data(prefix)
+        return await self._watched(self._scan(self._keys.data(prefix)))
+
+    async def _scan(self, first: bytes) -> list[tuple[str, Versioned]]:
         found, _ = await read_range(self._connection, first, range_end(first))
         return [(self._keys.name(each.key), Versioned(each.value, each.mod_revision)) for each in found]
 
@@ -141,7 +148,7 @@ class EtcdStore:
 
     async def grant(self, seconds: float) -> int:
         self._check_open()
-        return await leases.grant(self._connection, seconds)
+        return await self._watched(leases.grant(self._connection, seconds))
 
     async def renew(self, lease: int) -> float:
         """A member that hangs must not cost the whole lease."""
@@ -165,10 +172,22 @@ class EtcdStore:
             self._check_open()
         self._under_way += 1
         try:
-            return await work
+            return await self._watched(work, wrote=True)
         finally:
             self._under_way -= 1
             self._idle.set()
+
+    async def _watched(self, work: Coroutine[Any, Any, Result], *, wrote: bool = False) -> Result:
+        """What it returns; whether it fails is what is known of etcd."""
+        failures = self._trouble.failures
+        try:
+            result = await work
+        except VarlogError as error:
+            if not self._closed:
+                self._trouble.met(error)
+            raise
+        self._trouble.over(failures, wrote=wrote)
+        return result
 
     async def _commit(self, transaction: Transaction, lease: int) -> int:
         """The revision at which the transaction was applied, what it puts attached to `lease`; 0: it was not."""
@@ -186,7 +205,7 @@ class EtcdStore:
                 await asyncio.sleep(0 if isinstance(error, _Again) else PAUSE_S)
             request = encode(self._keys, transaction, lease)
         if revision:
-            self._after(transaction, revision, response)
+            self._after(transaction, revision, response, request.ByteSize())
         return revision
 
     async def _attempt(self, request: pb.TxnRequest, lease: int) -> tuple[int, pb.TxnResponse | None]:
@@ -251,16 +270,14 @@ class EtcdStore:
         if not lease:
             raise _Again("etcd has forgotten a lease, and found it again")
 
-    def _after(self, transaction: Transaction, revision: int, response: pb.TxnResponse | None) -> None:
+    def _after(self, transaction: Transaction, revision: int, response: pb.TxnResponse | None, size: int) -> None:
         if len(self._feeds):
             changed = list(transaction.put)
             if response is not None and deleted_anything(response.responses):
                 changed += transaction.delete
             self._feeds.changed(changed, revision)
-        if self._config.compact and revision - self._compacted > COMPACT_EVERY:
-            self._compacted = revision
-            if revision > KEPT_REVISIONS:
-                self._scope.spawn(self._compact(revision - KEPT_REVISIONS), name="compact etcd")
+        if self._config.compact and (compacted := self._past.grown(revision, size)):
+            self._scope.spawn(self._compact(compacted), name="compact etcd")
 
     # ------------------------------------------------------------ housekeeping
 
@@ -270,9 +287,7 @@ class EtcdStore:
         except Compacted:
             pass  # another repository was faster
         except VarlogError as error:
-            if not error.retryable:
-                raise
-            # etcd is away: the next one will do
+            self._trouble.met(error)  # the next one will do
 
     async def _keep_session(self) -> None:
         while True:
@@ -280,9 +295,7 @@ class EtcdStore:
             try:
                 await self._markers.renew()
             except VarlogError as error:
-                if not error.retryable:
-                    raise
-                # etcd is away, and there are many more tries before the session ends
+                self._trouble.met(error)  # there are many more tries before the session ends
 
     def _check_open(self) -> None:
         if self._closed:

@@ -189,7 +189,8 @@ class Feed:
                 await stream.send(pb.WatchRequest(progress_request=pb.WatchProgressRequest()))
         except VarlogError:
             pass  # whoever receives from the stream meets it too
-        stream.cancel()
+        finally:
+            stream.cancel()  # also after a defect: nobody would notice any more that it is silent
 
     # ------------------------------------------------------------ what came
 
