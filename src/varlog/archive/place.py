@@ -80,6 +80,12 @@ class Place:
         with told(self):
             return int(_filesystem(self).get_file_info(_bare(path)).size)
 
+    def has(self, path: str) -> bool:
+        with told(self):
+            from pyarrow.fs import FileType
+
+            return bool(_filesystem(self).get_file_info(_bare(path)).type == FileType.File)
+
     def remove(self, path: str) -> None:
         """No error if it is gone already."""
         with told(self):

@@ -84,13 +84,15 @@ class ArchiveTable:
 
     # ------------------------------------------------------------ changing
 
-    def add(self, paths: list[str], start: int, stop: int) -> bool:
-        """Make files part of the table, all at once; False if the table has changed since it was opened."""
+    def add(self, paths: list[str], first: int, start: int, stop: int) -> bool:
+        """Make files with `[start, stop)` part of the table, all at once; False if it has changed since it was opened.
+
+        `first` is where the archive begins by the record: the table may hold more, of one that was given up.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
         try:
             with told(self.place):
-                first = start if self.range is None else self.range[0]
                 properties = {FIRST: str(first), START: str(start), STOP: str(stop)}
                 self._table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
@@ -122,9 +124,14 @@ def open_table(
 
     `recorded` is the metadata on record, `first` where the archive begins that is on record; 0 if there is none.
 
-    Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else.
+    Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else, or no longer what
+    is on record: a folder that is not mounted looks like an empty one, and nothing may begin anew there.
     """
     check_extra()
+    if recorded and not place.has(recorded):
+        raise Conflict(
+            f"the archive of log {log!r} is not at {place.url} any more: {recorded} is missing; mount or restore it"
+        )
     place.check_writable(place.below(name))
     try:
         with told(place):
