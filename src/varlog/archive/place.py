@@ -43,11 +43,12 @@ class Place:
 
     def properties(self) -> dict[str, str]:
         """What pyiceberg is told to reach the files."""
+        if self.folder is not None:
+            return {"py-io-impl": "varlog.archive.synced.SyncedFileIO"}
         told = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
-        if self.folder is None:
-            told |= {"s3.connect-timeout": str(CONNECT_SECONDS), "s3.request-timeout": str(REQUEST_SECONDS)}
-            told |= {"s3.endpoint": self.endpoint} if self.endpoint else {}
-            told |= {"s3.region": self.region} if self.region else {}
+        told |= {"s3.connect-timeout": str(CONNECT_SECONDS), "s3.request-timeout": str(REQUEST_SECONDS)}
+        told |= {"s3.endpoint": self.endpoint} if self.endpoint else {}
+        told |= {"s3.region": self.region} if self.region else {}
         return told
 
     # ------------------------------------------------------------ files
@@ -64,11 +65,11 @@ class Place:
         with told(self):
             filesystem = _filesystem(self)
             if self.folder is not None:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(path).parent)
             with filesystem.open_output_stream(_bare(path)) as file:
                 yield file
             if self.folder is not None:
-                _sync(Path(path))
+                sync_file(Path(path))
 
     def leave(self, path: str) -> None:
         """Nobody will read it soon: the next file can have its memory, where a file in a folder takes some."""
@@ -198,10 +199,27 @@ def _bare(path: str) -> str:
     return path.removeprefix("s3://").removeprefix("file://")
 
 
+# ---------------------------------------------------------------- durable
+
+
+def make_folder(folder: Path) -> None:
+    """With all above it that are missing; a power failure takes none of them away again."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def sync_file(path: Path) -> None:
+    """A file that has been written, and its name."""
+    _sync(path)
+    _sync(path.parent)
+
+
 def _sync(path: Path) -> None:
-    for each in (path, path.parent):
-        number = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
