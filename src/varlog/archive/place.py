@@ -20,13 +20,17 @@ from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupporte
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+FILE = "file://"
 ANY_REGION = "us-east-1"
 """What servers that are not Amazon's go by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder as an absolute URL; files below it are named by paths (folder) or URLs (S3), as tables want them."""
+    """Where an archive is, as tables name it: a URL in which nothing is escaped, for that is how they read it.
+
+    Files below it are named by paths (folder) or URLs (S3), as tables want them.
+    """
 
     url: str
     endpoint: str = ""
@@ -35,7 +39,7 @@ class Place:
     @property
     def folder(self) -> Path | None:
         """The folder, if it is one of this machine."""
-        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+        return Path(self.url.removeprefix(FILE)) if self.url.startswith(FILE) else None
 
     def below(self, *names: str) -> str:
         folder = self.folder
@@ -124,10 +128,12 @@ def parse_place(text: str, *, endpoint: str | None = None, region: str | None = 
         endpoint = endpoint or _environment(ENDPOINT_VARIABLES)
         region = region or _environment(REGION_VARIABLES) or (ANY_REGION if endpoint else "")
         return Place(f"s3://{parts.netloc}{parts.path.rstrip('/')}", endpoint.rstrip("/"), region)
-    if parts.scheme not in ("", "file") or parts.netloc or not text:
+    if parts.scheme not in ("", "file") or parts.netloc or not parts.path:
         raise InvalidArgument(f"an archive is in a folder or at s3://bucket/prefix, not {text!r}")
-    folder = Path(unquote(parts.path)) if parts.scheme else Path(text)
-    return Place(folder.absolute().as_uri())
+    folder = str((Path(unquote(parts.path)) if parts.scheme else Path(text)).absolute())
+    if urlsplit(FILE + folder).path != folder or not folder.isprintable():
+        raise InvalidArgument(f"an archive's folder has no '?', '#' or control character in its name: {folder!r}")
+    return Place(FILE + folder)
 
 
 def recorded_place(url: str, endpoint: str, region: str) -> Place:
@@ -196,7 +202,7 @@ def _filesystem_of(place: Place, process: int) -> Any:
 
 def _bare(path: str) -> str:
     """As pyarrow's file systems want it."""
-    return path.removeprefix("s3://").removeprefix("file://")
+    return path.removeprefix("s3://").removeprefix(FILE)
 
 
 # ---------------------------------------------------------------- durable

@@ -186,8 +186,10 @@ def find_table(place: Place, log: str) -> ArchiveTable:
 
 def _catalog(place: Place) -> "Catalog":
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy import URL
 
-    uri = "sqlite:///:memory:" if place.folder is None else f"sqlite:///{place.folder}/catalog.db"
+    file = ":memory:" if place.folder is None else str(place.folder / "catalog.db")
+    uri = URL.create("sqlite", database=file).render_as_string()
     catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=place.url, **place.properties())
     catalog.create_namespace_if_not_exists(NAMESPACE)
     return catalog
