@@ -1,13 +1,17 @@
-"""Folders as archives: what is in them is durable, and nothing lies beside them."""
+"""Folders as archives: what is in them is durable, nothing lies beside them, and damage is told in our own words."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.archive.rows import grown, made, positions
 
+from varlog.archive.batches import to_batches
+from varlog.archive.files import Snapshot
 from varlog.archive.place import parse_place
-from varlog.base.errors import InvalidArgument
+from varlog.base.errors import Corrupt, InvalidArgument, Unavailable
+from varlog.ports.archive import ArchivedBatch
 
 
 def test_whatever_is_written_is_synced_and_so_are_the_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +49,51 @@ def test_names_that_tables_cannot_have(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument, match="in its name"):
         parse_place(str(tmp_path / name))
     assert not list(tmp_path.iterdir())
+
+
+def _damages(data: bytes) -> Iterator[bytes]:
+    """Torn, empty, or rotten: its schema, the blocks behind it, its end."""
+    yield b""
+    yield data[: len(data) // 2]
+    if data.startswith(b"Obj"):
+        schema = data.rindex(b"}") + 8
+        yield data.replace(b'"name"', b'"nave"')
+        yield data.replace(b'"type"', b'"tape"')
+        yield data[:-60] + bytes(60)
+        yield data[:schema] + b"\xff" * (len(data) - schema)
+    if data.startswith(b"PAR1"):
+        yield data.replace(b"payload", b"paylaad")
+
+
+def batches(snapshot: Snapshot) -> list[ArchivedBatch]:
+    stop = snapshot.archived.stop
+    found = (rows for file in snapshot.files(1, stop) for rows in snapshot.rows(file, 1, stop))
+    return [batch for rows in found for batch in to_batches(rows)]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    """Who reads gets an error of ours, whatever pyiceberg and pyarrow say."""
+    _, table = made(tmp_path)
+    snapshot = grown(table, 1, 10)
+    for pattern in ("snap-*.avro", "*-m0.avro", "00001-*.json", "*.parquet"):
+        (path,) = tmp_path.rglob(pattern)
+        data = path.read_bytes()
+        for damaged in _damages(data):
+            path.write_bytes(damaged)
+            with pytest.raises(Corrupt, match=r"damaged|lacks"):
+                batches(Snapshot(snapshot.archived))
+        path.write_bytes(data)
+    assert [batch.glsn for batch in batches(snapshot)] == [1]
+
+
+def test_a_catalog_that_cannot_be_used(tmp_path: Path) -> None:
+    _, table = made(tmp_path)
+    grown(table, 1, 10)
+    file = tmp_path / "catalog.db"
+    file.write_bytes(file.read_bytes()[:5000] + bytes(5000))
+    with pytest.raises(Unavailable, match=r"catalog .* malformed"):
+        made(tmp_path)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(Unavailable, match=r"catalog .* unable to open"):
+        made(tmp_path)

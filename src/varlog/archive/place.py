@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from varlog.archive.limits import CONNECT_SECONDS, REQUEST_SECONDS
-from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupported
+from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupported, VarlogError
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -175,6 +175,25 @@ def told(place: Place) -> Iterator[None]:
         raise Unavailable(f"the archive at {place.url} cannot be reached from here: {_first_line(error)}") from error
     except (ArrowException, ValidationError, EOFError, ValueError) as error:
         raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
+
+
+@contextmanager
+def understood(place: Place) -> Iterator[None]:
+    """The same where pyiceberg is at work, which says anything at all of a damaged file; a lost race is handed on."""
+    check_extra()
+    from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with told(place):
+            yield
+    except (VarlogError, CommitFailedException):
+        raise
+    except SQLAlchemyError as error:
+        raise Unavailable(f"the catalog of the archive at {place.url} cannot be used: {_first_line(error)}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {_first_line(error)}"
+        raise Corrupt(f"a file of the archive at {place.url} is damaged: {what}") from error
 
 
 def _first_line(error: Exception) -> str:

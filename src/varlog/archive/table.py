@@ -12,8 +12,8 @@ is the catalog. Either way readers go by the record: it names the metadata that 
 from typing import TYPE_CHECKING, Any
 
 from varlog.archive.limits import WINDOW
-from varlog.archive.place import Place, check_extra, told
-from varlog.base.errors import Conflict, InvalidArgument, NotFound, VarlogError
+from varlog.archive.place import Place, check_extra, understood
+from varlog.base.errors import Conflict, InvalidArgument, NotFound
 from varlog.wire.arrow import archive_schema
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ArchiveTable:
 
     def files(self) -> list[str]:
         """Of the present snapshot."""
-        with told(self.place):
+        with understood(self.place):
             return sorted(task.file.file_path for task in self._table.scan().plan_files())
 
     # ------------------------------------------------------------ changing
@@ -92,7 +92,7 @@ class ArchiveTable:
         from pyiceberg.exceptions import CommitFailedException
 
         try:
-            with told(self.place):
+            with understood(self.place):
                 properties = {FIRST: str(first), START: str(start), STOP: str(stop)}
                 self._table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
@@ -133,17 +133,14 @@ def open_table(
             f"the archive of log {log!r} is not at {place.url} any more: {recorded} is missing; mount or restore it"
         )
     place.check_writable(place.below(name))
-    try:
-        with told(place):
-            catalog = _catalog(place)
-            if place.folder is None and (latest := _latest(place, name, recorded, first)):
-                table = catalog.register_table((NAMESPACE, log), latest)
-            elif catalog.table_exists((NAMESPACE, log)):
-                table = catalog.load_table((NAMESPACE, log))
-            else:
-                table = _create(catalog, place, log, {**FIXED, **ids}, name)
-    except VarlogError as error:
-        raise InvalidArgument(f"{place.url} cannot be an archive: {error.message}") from error
+    with understood(place):
+        catalog = _catalog(place)
+        if place.folder is None and (latest := _latest(place, name, recorded, first)):
+            table = catalog.register_table((NAMESPACE, log), latest)
+        elif catalog.table_exists((NAMESPACE, log)):
+            table = catalog.load_table((NAMESPACE, log))
+        else:
+            table = _create(catalog, place, log, {**FIXED, **ids}, name)
     return ArchiveTable(place, log, table, ids)
 
 
@@ -177,7 +174,7 @@ def find_table(place: Place, log: str) -> ArchiveTable:
         raise InvalidArgument(f"only a folder has a catalog of its own; {place.url} is read through its log")
     if not (folder / "catalog.db").exists():
         raise NotFound(f"there is no archive in {folder}")
-    with told(place):
+    with understood(place):
         catalog = _catalog(place)
         if not catalog.table_exists((NAMESPACE, log)):
             raise NotFound(f"there is no archive of log {log!r} in {folder}")
