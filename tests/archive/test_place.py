@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.archive.rows import grown, made, positions
+from tests.archive.rows import TIME_US, grown, made, positions
 
 from varlog.archive.batches import to_batches
-from varlog.archive.files import Snapshot
+from varlog.archive.files import LAST_US, Snapshot
 from varlog.archive.place import parse_place
 from varlog.base.errors import Corrupt, InvalidArgument, Unavailable
 from varlog.ports.archive import ArchivedBatch
@@ -49,6 +49,13 @@ def test_names_that_tables_cannot_have(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument, match="in its name"):
         parse_place(str(tmp_path / name))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_last_time_of_all(tmp_path: Path) -> None:
+    _, table = made(tmp_path)
+    grown(table, 1, 10)
+    snapshot = grown(table, 10, 20, time_us=LAST_US)
+    assert [snapshot.find(time_us) for time_us in (0, TIME_US, TIME_US + 1, LAST_US, 1 << 63)] == [1, 1, 10, 10, 10]
 
 
 def _damages(data: bytes) -> Iterator[bytes]:

@@ -153,7 +153,8 @@ class Snapshot:
         """The first position whose time is this or later."""
         import pyarrow.compute as compute
 
-        wanted = EPOCH + timedelta(microseconds=min(time_us, LAST_US))
+        time_us = min(time_us, LAST_US)  # later ones are archived as this
+        wanted = EPOCH + timedelta(microseconds=time_us)
         found = [_file(each) for each in self._plan(f"time >= '{wanted.isoformat()}'")]
         for file in sorted(found, key=lambda each: each.start):
             for batch in self.rows(file, self.archived.first, self.archived.stop, ["glsn", "time"]):
