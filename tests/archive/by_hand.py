@@ -43,13 +43,14 @@ async def archive(
 def _store(
     place: Place, info: varlog.LogDescription, rows: pyarrow.Table, end: int, file_rows: int, group_rows: int
 ) -> str:
-    recorded = "" if info.archive is None else info.archive.metadata
-    table = open_table(place, info.name, {"varlog.log": str(info.id)}, f"{info.name}-{info.id}", recorded)
+    assert info.archive is not None
+    name = f"{info.name}-{info.id}"
+    table = open_table(place, info.name, {"varlog.log": str(info.id)}, name, info.archive.metadata)
     paths = []
     for low in range(0, rows.num_rows, file_rows):
         path = f"{table.data}/{info.archived + low:020}-{uuid4()}.parquet"
         with place.writing(path) as file:
             pyarrow.parquet.write_table(rows.slice(low, file_rows), file, row_group_size=group_rows, **FILE)
         paths.append(path)
-    assert table.add(paths, info.archived, end)
+    assert table.add(paths, info.archive.first, info.archived, end)
     return table.metadata

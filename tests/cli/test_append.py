@@ -2,14 +2,19 @@
 
 import asyncio
 import os
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from varlog.base.errors import TooLarge
+from varlog.base.errors import InvalidArgument, TooLarge
+from varlog.base.ids import Glsn, StreamId
 from varlog.base.limits import ENTRY_BYTES
 from varlog.cli import append
+from varlog.cli.main import build_parser
+from varlog.client import Ack
 from varlog.runtime.loop import run
 
 RELEASE_SECONDS = 60.0
@@ -68,3 +73,38 @@ def test_input_comes_in_pieces_and_may_be_too_large(tmp_path: Path, monkeypatch:
     with pytest.raises(IsADirectoryError):
         run(append._everything(folder))
     os.close(folder)
+
+
+class Taken:
+    """A cluster and its log, that keeps what is appended."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+
+    def log(self, _: str) -> "Taken":
+        return self
+
+    async def append(self, _: bytes, *, key: bytes | None) -> Ack:
+        self.keys.append(key)
+        return Ack(Glsn(1), Glsn(1), StreamId(1))
+
+
+def test_a_key_is_the_bytes_that_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty one is not none, and it need not be text."""
+    taken = Taken()
+
+    def with_cluster(_: Any, work: Any) -> Any:
+        return run(work(taken))
+
+    monkeypatch.setattr(append, "with_cluster", with_cluster)
+    (tmp_path / "input").write_bytes(b"x")
+    for key in ([], ["--key", ""], ["--key", "k"], ["--key", os.fsdecode(b"\xff")]):
+        words = ["append", "orders", "--file", str(tmp_path / "input"), *key]
+        append.append(build_parser(words).parse_args(words))
+    assert taken.keys == [None, b"", b"k", b"\xff"]
+
+
+def test_without_an_input_nothing_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InvalidArgument, match="give --file"):
+        append.append(build_parser(["append", "x"]).parse_args(["append", "x"]))

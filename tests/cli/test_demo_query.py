@@ -5,11 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException, PySparkException, PythonException, SparkRuntimeException
 
-from varlog.base.errors import VarlogError
+from varlog.base.errors import InvalidArgument, NotFound, Unavailable, VarlogError
 from varlog.cli.demo_query import Result, page, summed
-from varlog.cli.small_spark import hushed, why_not
+from varlog.cli.small_spark import hushed, told, why_not
 from varlog.spark import java
+
+OURS = "varlog.base.errors"
 
 
 def test_rows_are_summed_by_writer_and_by_second() -> None:
@@ -36,6 +39,29 @@ def test_nothing_runs_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Java 17" in why_not()
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert "varlog[spark]" in why_not()
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "message"),
+    [
+        (
+            PythonException(f"failed\nTraceback\n{OURS}.Unavailable: node 3 is away\nat Java"),
+            Unavailable,
+            "node 3",
+        ),
+        (AnalysisException(f"odd\n{OURS}.NotFound: no log 'x'\nSQLSTATE"), NotFound, "no log 'x'"),
+        (AnalysisException("[TABLE_NOT_FOUND] there is none\nat Java"), InvalidArgument, "[TABLE_NOT_FOUND] there"),
+        (SparkRuntimeException("[DIVIDE_BY_ZERO] oh\nat Java"), VarlogError, "[DIVIDE_BY_ZERO] oh"),
+        (PySparkException(""), VarlogError, "PySparkException"),
+    ],
+)
+def test_errors_of_spark_are_told_as_what_they_are(raised: Exception, kind: type[VarlogError], message: str) -> None:
+    """Only what makes no sense as it stands has exit status 2."""
+    with pytest.raises(VarlogError) as caught, told():
+        raise raised
+    assert type(caught.value) is kind
+    assert caught.value.message.startswith(message)
+    assert "\n" not in caught.value.message
 
 
 def fail(folder: Path) -> None:

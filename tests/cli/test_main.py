@@ -1,6 +1,7 @@
 """The frame of the command line: dispatch, exit status, and errors that are one line."""
 
 import argparse
+import io
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from varlog.cli.frame import (
     Parser,
     add_command,
     cluster_url,
+    confirmed,
     parse_range,
     positive,
     shared_flags,
@@ -71,7 +73,12 @@ def test_a_hint_of_the_nearest_class_counts() -> None:
     assert main_module.hint(VarlogError("odd"), "client") == ""
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["repository"], ["repository", "start", "--odd"]])
+MEMBERS = ["log", "reconfigure", "orders", "--members", "1,b"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["no-such-command"], ["repository"], ["repository", "start", "--odd"], MEMBERS]
+)
 def test_wrong_usage_is_status_two_and_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
@@ -80,6 +87,24 @@ def test_wrong_usage_is_status_two_and_one_line(arguments: list[str], capsys: py
     assert printed.err.startswith("varlog: ")
     assert printed.err.count("\n") == 1
     assert "--help" in printed.err
+
+
+def test_streams_that_cannot_say_everything_or_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(said, encoding="ascii"))
+    monkeypatch.setattr(sys, "stderr", None)
+    main_module.mend_streams()
+    with sys.stderr:
+        assert running(VarlogError("heard by nobody")) == 1
+    print("é\udcff")
+    sys.stdout.flush()
+    assert said.getvalue() == b"\\xe9\\udcff\n"
+
+
+def test_the_end_of_input_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, meant in (("y\n", True), (" YES \n", True), ("\n", False), ("", False)):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(said))
+        assert confirmed("really?") is meant
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
@@ -167,7 +192,7 @@ def test_ranges(text: str, expected: tuple[int, int]) -> None:
     assert parse_range(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "a..b", "0..3", "9..3", "-1", "1...3", "1.5"])
+@pytest.mark.parametrize("text", ["", "a..b", "0..3", "9..3", "5..0", "-1", "1...3", "1.5"])
 def test_odd_ranges(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         parse_range(text)

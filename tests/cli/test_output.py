@@ -93,9 +93,13 @@ def test_payloads_cannot_play_with_the_terminal(data: bytes, shown: str) -> None
     assert payload(data) == shown
 
 
+ODD = [("a\tb", "a\\tb"), (["zone\x1b[2J", "b"], "zone\\x1b[2J, b")]
+"""What others named: zones, paths, troubles of nodes."""
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "-"), ("", "-"), ([], "-"), (0, "0"), (True, "yes"), (False, "no"), ([1, 2], "1, 2"), ("a\tb", "a\\tb")],
+    [(None, "-"), ("", "-"), ([], "-"), (0, "0"), (True, "yes"), (False, "no"), ([1, 2], "1, 2"), *ODD],
 )
 def test_plain_values(value: object, shown: str) -> None:
     assert plain(value) == shown

@@ -311,6 +311,8 @@ def busy_port() -> Iterator[int]:
         ("log ls --cluster 127.0.0.1:1", 1, "varlog: no repository answers at 127.0.0.1:1"),
         ("log ls --cluster odd://x", 2, "varlog: a cluster is named like varlog://127.0.0.1:7700"),
         ("segment verify {tmp}/nothing", 1, "varlog: there is no file or folder {tmp}/nothing"),
+        ("segment verify {tmp}", 1, "varlog: {tmp} is no file or folder of a storage node: nothing was verified"),
+        ("segment verify {tmp}/file", 1, "varlog: {tmp}/file is no file or folder of a storage node"),
         ("sim --seeds 2 --trace", 2, "varlog: a trace is of one seed: add --seeds 1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -233,6 +234,57 @@ def test_archives_that_cannot_be(
     with pytest.raises(Conflict, match="is not of this log"):
         archive(spark, options, tmp_path)
     assert log.info().archive is None
+
+
+def test_a_place_that_lost_what_is_archived(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path
+) -> None:
+    """A folder that is not mounted, or was put back from an old copy: going on there would forget what is archived."""
+    folder, away, old = tmp_path / "archive", tmp_path / "away", tmp_path / "old"
+    fill(log, 10)
+    archive(spark, options, folder, upto=8)
+    shutil.copytree(folder, old)
+    archive(spark, options, folder, upto=14)
+    recorded = log.info()
+    folder.rename(away)
+    for made in (False, True):
+        if made:
+            folder.mkdir()
+        with pytest.raises(Conflict, match=r"is not at .* any more"):
+            archive(spark, options, folder)
+        assert not made or not list(folder.iterdir()), "nothing begins anew there"
+    shutil.copytree(away, folder, dirs_exist_ok=True)
+    shutil.copy(old / "catalog.db", folder / "catalog.db")
+    with pytest.raises(Conflict, match=r"ends at 8, though .* up to 14"):
+        archive(spark, options, folder)
+    assert log.info() == recorded
+    shutil.copy(away / "catalog.db", folder / "catalog.db")
+    log.trim(14)
+    assert archive(spark, options, folder).start == 15
+    assert [entry["glsn"] for entry in entries(log)] == list(range(1, 21))
+
+
+def test_an_archive_follows_another_where_an_earlier_one_was(
+    spark: SparkSession, log: varlog.sync.Log, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins where the record says, not where the table does, also for who finds it after a kill."""
+    fill(log, 10)
+    archive(spark, options, tmp_path / "one", upto=4)
+    log.trim(6)
+    archive(spark, options, tmp_path / "two", upto=8)
+    log.trim(10)
+
+    def killed(*_: Any) -> None:
+        monkeypatch.undo()
+        raise Killed
+
+    monkeypatch.setattr(room, "_record", killed)
+    with pytest.raises(Killed):
+        archive(spark, options, tmp_path / "one")
+    again = archive(spark, options, tmp_path / "one")
+    assert (again.files, again.stop, log.info().first) == (0, 21, 11)
+    log.trim(15)
+    assert [entry.glsn for entry in log.subscribe(11, wait=False)] == list(range(11, 21))
 
 
 def test_a_table_with_another_schema(

@@ -1,6 +1,7 @@
 """Many batches as one record batch: the same rows as each alone, whatever is in them."""
 
 from array import array
+from datetime import UTC, datetime
 
 import pyarrow
 import pytest
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.entry import ReadBatch
-from varlog.spark.assemble import Assembler
+from varlog.spark.assemble import LAST_TIME_US, Assembler
 from varlog.spark.columns import SCHEMA, arrow_schema
 from varlog.wire.arrow import schema
 from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, read_header
@@ -34,7 +35,7 @@ def read_batches(draw: st.DrawFn) -> ReadBatch:
         payloads,
         keys=keys if draw(st.booleans()) else None,
         headers=headers if draw(st.booleans()) else None,
-        time_us=draw(st.integers(0, (1 << 64) - 1)),
+        time_us=draw(st.integers(0, LAST_TIME_US)),
         compress=draw(st.booleans()),
     )
     low = draw(st.integers(0, len(payloads) - 1))
@@ -55,6 +56,16 @@ def test_rows_are_those_of_the_batches_one_by_one(batches: list[ReadBatch]) -> N
     assert together.schema == schema()
     assert together == pyarrow.concat_batches([batch.to_arrow() for batch in batches])
     assert assembler.rows == assembler.bytes == 0
+
+
+def test_times_that_no_datetime_can_say() -> None:
+    """A sender that counts in nanoseconds, say. One such row must not keep a log from being archived, or collected."""
+    assembler = Assembler(arrow_schema(SCHEMA))
+    for number, time_us in enumerate((LAST_TIME_US, LAST_TIME_US + 1, 1_700_000_000 * 10**9, (1 << 64) - 1)):
+        batch = Batch(encode_batch([b"x"], time_us=time_us))
+        assembler.add(ReadBatch(batch, Glsn(1 + number), StreamId(1), Slot(number), 0, 1))
+    expected = [entry.time for batch in assembler._batches for entry in batch]
+    assert assembler.take()["time"].to_pylist() == expected == [datetime.max.replace(tzinfo=UTC)] * 4
 
 
 def test_only_the_columns_asked_for_as_nullable_as_asked_for() -> None:

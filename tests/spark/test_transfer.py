@@ -47,13 +47,53 @@ def test_in_and_out_again(
 
     out = str(tmp_path / f"out.{form}")
     assert export_rows(spark, servers.url, log.name, 11, 31, out, form) == 20
-    reader = spark.read.option("header", "true").option("inferSchema", "true")
+    reader = spark.read.option("header", "true").option("escape", '"').option("inferSchema", "true")
     back = reader.format(form).load(out).orderBy("glsn").collect()
     assert [row.glsn for row in back] == list(range(11, 31))
     payloads = [bytes(row.payload) if form == "parquet" else row.payload.encode() for row in back]
     assert payloads == [each.payload for each in entries[10:30]]
     if form == "parquet":
         assert rows_in(spark, out, form).columns == ["key", "headers", "payload"]
+
+
+ODD = [
+    b"  blanks ",
+    b"two\nlines",
+    b"a\r\nb\rc",
+    b'say "so"',
+    b"back\\slash\\",
+    b"",
+    b"a,b",
+    b'\\"',
+    b"#x",
+    b"null",
+    b"\x00",
+]
+
+
+def test_odd_texts_come_back_from_csv(
+    spark: SparkSession, servers: RealCluster, client: varlog.sync.Cluster, log: varlog.sync.Log, tmp_path: Path
+) -> None:
+    log.append_batch(ODD, keys=[None, *ODD[1:]])
+    out = str(tmp_path / "out.csv")
+    assert export_rows(spark, servers.url, log.name, 1, None, out, "csv") == len(ODD)
+    copy = client.create_log(f"{log.name}-copy", replicas=1)
+    assert import_rows(rows_in(spark, out, "csv"), servers.url, copy.name) == len(ODD)
+    found = [(entry.payload, entry.key) for entry in copy.subscribe(wait=False)]
+    assert sorted(found) == sorted(zip(ODD, [None, *ODD[1:]], strict=True))
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_what_is_not_text_is_not_changed_into_some(
+    spark: SparkSession, servers: RealCluster, log: varlog.sync.Log, tmp_path: Path, form: str
+) -> None:
+    log.append_batch([b"text", b"\xff\xfe"])
+    out = tmp_path / "out"
+    with pytest.raises(InvalidArgument, match="export it as parquet"):
+        export_rows(spark, servers.url, log.name, 1, None, str(out), form)
+    assert not list(out.glob("part-*"))
+    assert export_rows(spark, servers.url, log.name, 1, 2, str(tmp_path / "text"), form) == 1
+    assert export_rows(spark, servers.url, log.name, 1, None, str(tmp_path / "all"), "parquet") == 2
 
 
 def test_files_are_cut_alike_on_any_number_of_cores(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,6 +130,13 @@ def test_logs_are_tables(spark: SparkSession, servers: RealCluster, client: varl
     assert run_query(spark, servers.url, [Part("dashed-log")], query, 10) == (
         ["text", "n"],
         [{"text": "a", "n": 1}, {"text": "b", "n": 2}],
+    )
+    joined = (
+        "select a.glsn, -b.glsn as glsn from `dashed-log` a join `dashed-log` b on a.glsn = b.glsn where a.glsn = 2"
+    )
+    assert run_query(spark, servers.url, [Part("dashed-log")], joined, 10) == (
+        ["glsn", "glsn_2"],
+        [{"glsn": 2, "glsn_2": -2}],
     )
     for told, positions in (("dashed-log=2..2", [2]), ("dashed-log=..2", [1, 2]), ("dashed-log=3..", [3])):
         parts = chosen([parse_part(told)], logs[:1])

@@ -27,8 +27,13 @@ def to_batches(rows: "pyarrow.RecordBatch") -> list[ArchivedBatch]:
     keys = rows["key"].to_pylist() if rows["key"].null_count < rows.num_rows else None
     bounds = rows["headers"].offsets
     headers = [dict(each) for each in rows["headers"].to_pylist()] if bounds[0] != bounds[-1] else None
+    sizes = [len(each or b"") for each in payloads]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    if headers is not None:
+        sizes = [size + _headers_bytes(each) for size, each in zip(sizes, headers, strict=True)]
     made = []
-    for low, high in _cut(_edges(rows), payloads):
+    for low, high in _cut(_edges(rows), sizes):
         data: Buffer = junk_batch(high - low)
         if payloads[low] is not None:
             data = encode_batch(
@@ -56,13 +61,18 @@ def _edges(rows: "pyarrow.RecordBatch") -> list[int]:
     return [0, *(index + 1 for index in compute.indices_nonzero(breaks).to_pylist()), rows.num_rows]
 
 
-def _cut(edges: list[int], payloads: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
+def _headers_bytes(headers: dict[str, bytes]) -> int:
+    """In round figures."""
+    return sum(4 * len(name) + len(value) for name, value in headers.items())
+
+
+def _cut(edges: list[int], sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """No more than a batch may hold."""
     for low, high in pairwise(edges):
         begin, size = low, 0
         for index in range(low, high):
-            size += len(payloads[index] or b"")
+            size += sizes[index]
             if index > begin and (index - begin >= BATCH_ENTRIES or size > BATCH_BYTES):
                 yield begin, index
-                begin, size = index, len(payloads[index] or b"")
+                begin, size = index, sizes[index]
         yield begin, high

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from varlog.archive.limits import WINDOW, WINDOWS_KEPT
-from varlog.archive.place import Place, recorded_place, told
+from varlog.archive.place import Place, recorded_place, understood
 from varlog.base.errors import Corrupt
+from varlog.wire.arrow import archive_schema
 
 if TYPE_CHECKING:
     import pyarrow
@@ -64,7 +65,7 @@ class Snapshot:
     def _opened(self) -> "Table":
         """Two threads that come here at once read the same metadata, and either will do."""
         if self._table is None:
-            with told(self._place):
+            with understood(self._place):
                 from pyiceberg.table import StaticTable
 
                 self._table = StaticTable.from_metadata(self.archived.metadata, self._place.properties())
@@ -104,7 +105,7 @@ class Snapshot:
 
     def _plan(self, where: str) -> "list[DataFile]":
         table = self._opened()
-        with told(self._place):
+        with understood(self._place):
             return [task.file for task in table.scan(row_filter=where).plan_files()]
 
     @property
@@ -136,6 +137,8 @@ class Snapshot:
             # The columns of a row group are fetched together: on S3 each request takes its time.
             pyarrow.parquet.ParquetFile(source, pre_buffer=True, page_checksum_verification=True) as parquet,
         ):
+            if parquet.schema_arrow.names != archive_schema().names:  # a footer has no checksum
+                raise Corrupt(f"{file.path} is damaged: it has not the columns of a log")
             for index in range(parquet.num_row_groups):
                 least, greatest = _bounds(parquet.metadata.row_group(index), "glsn")
                 if greatest < start or least >= stop:
@@ -150,7 +153,8 @@ class Snapshot:
         """The first position whose time is this or later."""
         import pyarrow.compute as compute
 
-        wanted = EPOCH + timedelta(microseconds=min(time_us, LAST_US))
+        time_us = min(time_us, LAST_US)  # later ones are archived as this
+        wanted = EPOCH + timedelta(microseconds=time_us)
         found = [_file(each) for each in self._plan(f"time >= '{wanted.isoformat()}'")]
         for file in sorted(found, key=lambda each: each.start):
             for batch in self.rows(file, self.archived.first, self.archived.stop, ["glsn", "time"]):

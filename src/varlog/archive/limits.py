@@ -22,7 +22,7 @@ BATCH_ENTRIES = 4_096
 """Most entries of a batch that is made of rows."""
 
 BATCH_BYTES = 1 << 20
-"""Payload bytes at which such a batch is full, unless it has one entry."""
+"""Bytes of payloads, keys and headers at which such a batch is full, unless it has one entry."""
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0

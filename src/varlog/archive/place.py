@@ -16,17 +16,21 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from varlog.archive.limits import CONNECT_SECONDS, REQUEST_SECONDS
-from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupported
+from varlog.base.errors import Corrupt, InvalidArgument, Unavailable, Unsupported, VarlogError
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+FILE = "file://"
 ANY_REGION = "us-east-1"
 """What servers that are not Amazon's go by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder as an absolute URL; files below it are named by paths (folder) or URLs (S3), as tables want them."""
+    """Where an archive is, as tables name it: a URL in which nothing is escaped, for that is how they read it.
+
+    Files below it are named by paths (folder) or URLs (S3), as tables want them.
+    """
 
     url: str
     endpoint: str = ""
@@ -35,7 +39,7 @@ class Place:
     @property
     def folder(self) -> Path | None:
         """The folder, if it is one of this machine."""
-        return Path(unquote(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+        return Path(self.url.removeprefix(FILE)) if self.url.startswith(FILE) else None
 
     def below(self, *names: str) -> str:
         folder = self.folder
@@ -43,11 +47,12 @@ class Place:
 
     def properties(self) -> dict[str, str]:
         """What pyiceberg is told to reach the files."""
+        if self.folder is not None:
+            return {"py-io-impl": "varlog.archive.synced.SyncedFileIO"}
         told = {"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
-        if self.folder is None:
-            told |= {"s3.connect-timeout": str(CONNECT_SECONDS), "s3.request-timeout": str(REQUEST_SECONDS)}
-            told |= {"s3.endpoint": self.endpoint} if self.endpoint else {}
-            told |= {"s3.region": self.region} if self.region else {}
+        told |= {"s3.connect-timeout": str(CONNECT_SECONDS), "s3.request-timeout": str(REQUEST_SECONDS)}
+        told |= {"s3.endpoint": self.endpoint} if self.endpoint else {}
+        told |= {"s3.region": self.region} if self.region else {}
         return told
 
     # ------------------------------------------------------------ files
@@ -64,11 +69,11 @@ class Place:
         with told(self):
             filesystem = _filesystem(self)
             if self.folder is not None:
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                make_folder(Path(path).parent)
             with filesystem.open_output_stream(_bare(path)) as file:
                 yield file
             if self.folder is not None:
-                _sync(Path(path))
+                sync_file(Path(path))
 
     def leave(self, path: str) -> None:
         """Nobody will read it soon: the next file can have its memory, where a file in a folder takes some."""
@@ -79,6 +84,12 @@ class Place:
     def size(self, path: str) -> int:
         with told(self):
             return int(_filesystem(self).get_file_info(_bare(path)).size)
+
+    def has(self, path: str) -> bool:
+        with told(self):
+            from pyarrow.fs import FileType
+
+            return bool(_filesystem(self).get_file_info(_bare(path)).type == FileType.File)
 
     def remove(self, path: str) -> None:
         """No error if it is gone already."""
@@ -117,10 +128,12 @@ def parse_place(text: str, *, endpoint: str | None = None, region: str | None = 
         endpoint = endpoint or _environment(ENDPOINT_VARIABLES)
         region = region or _environment(REGION_VARIABLES) or (ANY_REGION if endpoint else "")
         return Place(f"s3://{parts.netloc}{parts.path.rstrip('/')}", endpoint.rstrip("/"), region)
-    if parts.scheme not in ("", "file") or parts.netloc or not text:
+    if parts.scheme not in ("", "file") or parts.netloc or not parts.path:
         raise InvalidArgument(f"an archive is in a folder or at s3://bucket/prefix, not {text!r}")
-    folder = Path(unquote(parts.path)) if parts.scheme else Path(text)
-    return Place(folder.absolute().as_uri())
+    folder = str((Path(unquote(parts.path)) if parts.scheme else Path(text)).absolute())
+    if urlsplit(FILE + folder).path != folder or not folder.isprintable():
+        raise InvalidArgument(f"an archive's folder has no '?', '#' or control character in its name: {folder!r}")
+    return Place(FILE + folder)
 
 
 def recorded_place(url: str, endpoint: str, region: str) -> Place:
@@ -164,6 +177,25 @@ def told(place: Place) -> Iterator[None]:
         raise Corrupt(f"a file of the archive at {place.url} is damaged: {_first_line(error)}") from error
 
 
+@contextmanager
+def understood(place: Place) -> Iterator[None]:
+    """The same where pyiceberg is at work, which says anything at all of a damaged file; a lost race is handed on."""
+    check_extra()
+    from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        with told(place):
+            yield
+    except (VarlogError, CommitFailedException):
+        raise
+    except SQLAlchemyError as error:
+        raise Unavailable(f"the catalog of the archive at {place.url} cannot be used: {_first_line(error)}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {_first_line(error)}"
+        raise Corrupt(f"a file of the archive at {place.url} is damaged: {what}") from error
+
+
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
@@ -189,13 +221,30 @@ def _filesystem_of(place: Place, process: int) -> Any:
 
 def _bare(path: str) -> str:
     """As pyarrow's file systems want it."""
-    return path.removeprefix("s3://").removeprefix("file://")
+    return path.removeprefix("s3://").removeprefix(FILE)
+
+
+# ---------------------------------------------------------------- durable
+
+
+def make_folder(folder: Path) -> None:
+    """With all above it that are missing; a power failure takes none of them away again."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def sync_file(path: Path) -> None:
+    """A file that has been written, and its name."""
+    _sync(path)
+    _sync(path.parent)
 
 
 def _sync(path: Path) -> None:
-    for each in (path, path.parent):
-        number = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

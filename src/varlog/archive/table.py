@@ -12,8 +12,8 @@ is the catalog. Either way readers go by the record: it names the metadata that 
 from typing import TYPE_CHECKING, Any
 
 from varlog.archive.limits import WINDOW
-from varlog.archive.place import Place, check_extra, told
-from varlog.base.errors import Conflict, InvalidArgument, NotFound, VarlogError
+from varlog.archive.place import Place, check_extra, understood
+from varlog.base.errors import Conflict, InvalidArgument, NotFound
 from varlog.wire.arrow import archive_schema
 
 if TYPE_CHECKING:
@@ -79,18 +79,20 @@ class ArchiveTable:
 
     def files(self) -> list[str]:
         """Of the present snapshot."""
-        with told(self.place):
+        with understood(self.place):
             return sorted(task.file.file_path for task in self._table.scan().plan_files())
 
     # ------------------------------------------------------------ changing
 
-    def add(self, paths: list[str], start: int, stop: int) -> bool:
-        """Make files part of the table, all at once; False if the table has changed since it was opened."""
+    def add(self, paths: list[str], first: int, start: int, stop: int) -> bool:
+        """Make files with `[start, stop)` part of the table, all at once; False if it has changed since it was opened.
+
+        `first` is where the archive begins by the record: the table may hold more, of one that was given up.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
         try:
-            with told(self.place):
-                first = start if self.range is None else self.range[0]
+            with understood(self.place):
                 properties = {FIRST: str(first), START: str(start), STOP: str(stop)}
                 self._table.add_files(paths, snapshot_properties=properties)
         except CommitFailedException:
@@ -122,21 +124,23 @@ def open_table(
 
     `recorded` is the metadata on record, `first` where the archive begins that is on record; 0 if there is none.
 
-    Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else.
+    Raises `InvalidArgument` where nothing can be written, `Conflict` where there is something else, or no longer what
+    is on record: a folder that is not mounted looks like an empty one, and nothing may begin anew there.
     """
     check_extra()
+    if recorded and not place.has(recorded):
+        raise Conflict(
+            f"the archive of log {log!r} is not at {place.url} any more: {recorded} is missing; mount or restore it"
+        )
     place.check_writable(place.below(name))
-    try:
-        with told(place):
-            catalog = _catalog(place)
-            if place.folder is None and (latest := _latest(place, name, recorded, first)):
-                table = catalog.register_table((NAMESPACE, log), latest)
-            elif catalog.table_exists((NAMESPACE, log)):
-                table = catalog.load_table((NAMESPACE, log))
-            else:
-                table = _create(catalog, place, log, {**FIXED, **ids}, name)
-    except VarlogError as error:
-        raise InvalidArgument(f"{place.url} cannot be an archive: {error.message}") from error
+    with understood(place):
+        catalog = _catalog(place)
+        if place.folder is None and (latest := _latest(place, name, recorded, first)):
+            table = catalog.register_table((NAMESPACE, log), latest)
+        elif catalog.table_exists((NAMESPACE, log)):
+            table = catalog.load_table((NAMESPACE, log))
+        else:
+            table = _create(catalog, place, log, {**FIXED, **ids}, name)
     return ArchiveTable(place, log, table, ids)
 
 
@@ -170,7 +174,7 @@ def find_table(place: Place, log: str) -> ArchiveTable:
         raise InvalidArgument(f"only a folder has a catalog of its own; {place.url} is read through its log")
     if not (folder / "catalog.db").exists():
         raise NotFound(f"there is no archive in {folder}")
-    with told(place):
+    with understood(place):
         catalog = _catalog(place)
         if not catalog.table_exists((NAMESPACE, log)):
             raise NotFound(f"there is no archive of log {log!r} in {folder}")
@@ -179,8 +183,10 @@ def find_table(place: Place, log: str) -> ArchiveTable:
 
 def _catalog(place: Place) -> "Catalog":
     from pyiceberg.catalog.sql import SqlCatalog
+    from sqlalchemy import URL
 
-    uri = "sqlite:///:memory:" if place.folder is None else f"sqlite:///{place.folder}/catalog.db"
+    file = ":memory:" if place.folder is None else str(place.folder / "catalog.db")
+    uri = URL.create("sqlite", database=file).render_as_string()
     catalog = SqlCatalog(NAMESPACE, uri=uri, warehouse=place.url, **place.properties())
     catalog.create_namespace_if_not_exists(NAMESPACE)
     return catalog

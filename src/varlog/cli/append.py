@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from varlog.base.errors import TooLarge
+from varlog.base.errors import InvalidArgument, TooLarge
 from varlog.base.limits import ENTRY_BYTES
 from varlog.cli.frame import Arguments, Commands, add_command, with_cluster
 from varlog.cli.output import Printer
@@ -31,8 +31,10 @@ def register(commands: Commands, summary: str) -> None:
 
 
 def append(arguments: Arguments) -> None:
+    if not arguments.file and sys.stdin is None:
+        raise InvalidArgument("there is no standard input to append: give --file")
     source = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
-    key = arguments.key.encode() if arguments.key else None
+    key = None if arguments.key is None else os.fsencode(arguments.key)  # the very bytes that were typed
     if not arguments.file and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends it", file=sys.stderr)
 

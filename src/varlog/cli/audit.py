@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, parse_range
 from varlog.cli.output import Column, Printer, several
-from varlog.cli.small_spark import add_spark_flags, small_spark
+from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
 if TYPE_CHECKING:
     from varlog.spark.audit import Report
@@ -27,7 +27,7 @@ def register(commands: Commands, summary: str) -> None:
 
 def run_audit(arguments: Arguments) -> int:
     first, last = arguments.range or (0, 0)
-    with small_spark(arguments.master) as spark:
+    with small_spark(arguments.master) as spark, told():
         from varlog.spark.audit import audit
         from varlog.spark.options import Options
 

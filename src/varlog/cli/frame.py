@@ -7,6 +7,7 @@ what is heavy inside those functions, so that a wrong flag is told at once.
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
@@ -108,6 +109,20 @@ def with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any,
     return run(connected())
 
 
+def somebody_there() -> bool:
+    """Whether a question would be seen, and could be answered."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal; the end of input is no yes."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
 def positive(text: str) -> int:
     """An argument that is a whole number above zero."""
     try:
@@ -117,6 +132,11 @@ def positive(text: str) -> int:
     if number <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return number
+
+
+def node_ids(text: str) -> list[int]:
+    """An argument that lists nodes."""
+    return [positive(part) for part in split_addresses([text])]
 
 
 def byte_count(text: str) -> int:
@@ -151,7 +171,7 @@ def parse_range(text: str) -> tuple[int, int]:
         stop = (int(last) if last else 0) if dots else start
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a range; write it like 1..100, 100.., ..100 or 7") from None
-    if start < 1 or (stop and stop < start):
+    if start < 1 or (last and stop < start):
         raise argparse.ArgumentTypeError(f"{text!r} is an empty range; positions start at 1")
     return start, stop
 

@@ -1,6 +1,5 @@
 """`varlog log`: create, list, show, seal, trim and remove logs."""
 
-import sys
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,10 @@ from varlog.cli.frame import (
     add_command,
     add_family,
     byte_count,
+    confirmed,
+    node_ids,
     positive,
+    somebody_there,
     split_addresses,
     with_cluster,
 )
@@ -49,7 +51,7 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--streams", type=positive, help="streams that take appends at once")
     reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs")
     reconfigure.add_argument("--unit", type=positive, help="positions that go to one stream in turn")
-    reconfigure.add_argument("--members", default="", help="nodes to place the next segment on, like 1,2,3")
+    reconfigure.add_argument("--members", type=node_ids, default=[], help="nodes of the next segment, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
     reconfigure.add_argument("--replication", help="broadcast or chain, under `leader`")
     reconfigure.add_argument("--pin", default="", help="capabilities that no change may take away from now on")
@@ -109,13 +111,12 @@ def create_log(arguments: Arguments) -> None:
 
 
 def reconfigure_log(arguments: Arguments) -> None:
-    members = [positive(part) for part in split_addresses([arguments.members])]
     names = ("ordering", "replicas", "streams", "ack", "unit", "replication", "roll_bytes", "roll_seconds", "roll")
     wanted = {name: getattr(arguments, name) for name in (*names, *RETAINED)}
     pin, unpin = split_addresses([arguments.pin]), split_addresses([arguments.unpin])
 
     async def work(cluster: "Cluster") -> "LogDescription":
-        return await cluster.log(arguments.name).reconfigure(members=members, pin=pin, unpin=unpin, **wanted)
+        return await cluster.log(arguments.name).reconfigure(members=arguments.members, pin=pin, unpin=unpin, **wanted)
 
     log = with_cluster(arguments, work)
     last = log.chain[-1]
@@ -144,10 +145,9 @@ def trim_log(arguments: Arguments) -> None:
 
 
 def remove_log(arguments: Arguments) -> None:
-    if not arguments.yes and sys.stdin.isatty() and sys.stdout.isatty():
-        answer = input(f"delete the log {arguments.name} with all its entries? [y/N] ")
-        if answer.strip().lower() not in ("y", "yes"):
-            raise InvalidArgument("nothing was deleted")
+    question = f"delete the log {arguments.name} with all its entries?"
+    if not arguments.yes and somebody_there() and not confirmed(question):
+        raise InvalidArgument("nothing was deleted")
 
     async def work(cluster: "Cluster") -> None:
         await cluster.remove_log(arguments.name)

@@ -4,6 +4,7 @@ Exit status: 0 success, 1 failure, 2 the command makes no sense as it stands, 13
 """
 
 import importlib
+import io
 import keyword
 import os
 import sys
@@ -110,8 +111,18 @@ def run(arguments: Arguments) -> int:
     return int(status)
 
 
+def mend_streams() -> None:
+    """What the encoding of a terminal has no letter for is escaped; who closed our output wants none."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script."""
+    mend_streams()
     given = sys.argv[1:] if argv is None else argv
     return run(build_parser(given).parse_args(given))
 

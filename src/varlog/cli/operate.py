@@ -6,7 +6,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from varlog.base.errors import InvalidArgument, VarlogError
-from varlog.cli.frame import SCHEME, Arguments, Commands, add_command, cluster_url, positive, with_cluster
+from varlog.cli.frame import (
+    SCHEME,
+    Arguments,
+    Commands,
+    add_command,
+    cluster_url,
+    confirmed,
+    positive,
+    somebody_there,
+    with_cluster,
+)
 from varlog.cli.output import Column, Printer, render_table, size, styled, to_json
 
 if TYPE_CHECKING:
@@ -229,8 +239,7 @@ def _confirm(check: "NodeCheck", yes: bool) -> None:
         left = f"{stream.copies_left} of {stream.copies_wanted} copies are left"
         what = "empty" if stream.empty else left
         print(f"given up: its copy of log {stream.log}, stream {stream.stream} ({what})", file=sys.stderr)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not somebody_there():
         raise InvalidArgument(f"nothing was removed; if node {check.node.id} is lost for good, say --yes")
-    answer = input(f"remove node {check.node.id} for good? [y/N] ")
-    if answer.strip().lower() not in ("y", "yes"):
+    if not confirmed(f"remove node {check.node.id} for good?"):
         raise InvalidArgument("nothing was removed")

@@ -48,7 +48,7 @@ def plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
+        return printable(", ".join(map(str, value)))
     return printable(str(value))
 
 

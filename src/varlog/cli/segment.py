@@ -59,9 +59,14 @@ def _line(row: "Row") -> str:
 
 
 def verify_files(arguments: Arguments) -> int:
+    from varlog.base.errors import NotFound
     from varlog.storage.inspect import replica_files, verify
+    from varlog.storage.volume import REPLICAS
 
     async def work(disk: "Disk", path: str) -> "tuple[int, list[Finding]]":
+        there = await replica_files(disk, "")
+        if not (path in there if path else there or await disk.exists(REPLICAS)):
+            raise NotFound(f"{arguments.path} is no file or folder of a storage node: nothing was verified")
         return len(await replica_files(disk, path)), await verify(disk, path)
 
     files, findings = _with_files(arguments.path, work)

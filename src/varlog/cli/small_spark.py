@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from varlog.base import errors
 from varlog.base.errors import InvalidArgument, Unsupported, VarlogError
 from varlog.cli.frame import Parser
 from varlog.cli.progress import Progress
@@ -56,17 +58,23 @@ def small_spark(master: str = "local[2]", *, progress: bool = True) -> "Iterator
             spark.stop()
 
 
+OURS = re.compile(r"varlog\.base\.errors\.(\w+): (.*)")
+
+
 @contextmanager
 def told() -> Iterator[None]:
-    """What Spark raises, in one line: the last of ours, if the error was ours, or else the first."""
-    from pyspark.errors import PySparkException
+    """What Spark raises, in one line: the last of ours as what it was, if the error was ours, or else the first."""
+    from pyspark.errors import AnalysisException, PySparkException
 
     try:
         yield
     except PySparkException as error:
         lines = str(error).strip().splitlines()
-        ours = [line.partition(": ")[2] for line in lines if line.startswith("varlog.base.errors.")]
-        raise InvalidArgument((ours or lines)[-1 if ours else 0]) from error
+        ours = [match for line in lines if (match := OURS.match(line))]
+        if not ours:
+            kind = InvalidArgument if isinstance(error, AnalysisException) else VarlogError
+            raise kind(next(iter(lines), type(error).__name__)) from error
+        raise getattr(errors, ours[-1][1], VarlogError)(ours[-1][2]) from error
 
 
 @contextmanager

@@ -1,6 +1,10 @@
 """`varlog sql`: a query over logs, each a table of its name."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import date, datetime, time
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from varlog.base.errors import InvalidArgument
@@ -9,8 +13,6 @@ from varlog.cli.output import Column, Printer, payload, plain
 from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import SparkSession
 
 ROWS = 1000
@@ -20,8 +22,8 @@ class Part(NamedTuple):
     """What is read of a log: positions `[start, stop)`; each may be a time, too."""
 
     log: str
-    start: "int | str | datetime" = "earliest"
-    stop: "int | str | datetime | None" = None
+    start: int | str | datetime = "earliest"
+    stop: int | str | datetime | None = None
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -56,7 +58,12 @@ def sql(arguments: Arguments) -> None:
     with small_spark(arguments.master) as spark, told():
         columns, rows = run_query(spark, url, parts, arguments.query, arguments.limit + 1)
     printer = Printer(arguments.output)
-    printer.table([Column(name, name, show=_shown) for name in columns], rows[: arguments.limit], "no rows")
+    shown = rows[: arguments.limit]
+    printer.table(
+        [Column(name, name, show=shown_value) for name in columns],
+        [json_value(row) for row in shown] if printer.json else shown,
+        "no rows",
+    )
     if len(rows) > arguments.limit and not printer.json:
         printer.line({}, f"… and more; --limit shows more than {arguments.limit:,}")
 
@@ -94,26 +101,77 @@ def known_logs(url: str, timeout: float) -> list[str]:
 
 def mentioned(query: str, logs: list[str]) -> list[str]:
     """Those whose names stand in the query, in any case, as SQL takes them."""
-    words = {word.lower() for word in re.findall(r"[A-Za-z0-9._-]+", query)}
-    parts = {part for word in words for part in re.split(r"[^a-z0-9_]", word)}
-    return [name for name in logs if name.lower() in words | parts]
+    words = set(re.findall(r"[A-Za-z0-9._-]+", query))
+    words |= {part for word in words for part in re.split(r"[^A-Za-z0-9_]", word)}
+    small = {word.lower() for word in words}
+    found = [name for name in logs if name.lower() in small]
+    alike = Counter(name.lower() for name in found)
+    found = [name for name in found if alike[name.lower()] == 1 or name in words]
+    for name, count in Counter(each.lower() for each in found).items():
+        if count > 1:
+            same = ", ".join(each for each in found if each.lower() == name)
+            raise InvalidArgument(f"in SQL {same} are one name: ask for one of them at a time, spelled as it is")
+    return found
 
 
 def run_query(
     spark: "SparkSession", url: str, parts: list[Part], query: str, limit: int
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the columns, and so many rows at most."""
+    from pyspark.sql import Row
+
     from varlog.spark import read
+
+    def unwrapped(value: Any) -> Any:
+        if isinstance(value, Row):
+            return {name: unwrapped(each) for name, each in zip(value.__fields__, value, strict=True)}
+        if isinstance(value, list):
+            return [unwrapped(each) for each in value]
+        return {name: unwrapped(each) for name, each in value.items()} if isinstance(value, dict) else value
 
     for part in parts:
         read(spark, url, part.log, part.start, part.stop).createOrReplaceTempView(f"`{part.log}`")
     frame = spark.sql(query)
-    return frame.columns, [row.asDict(recursive=True) for row in frame.limit(limit).collect()]
+    names = told_apart(frame.columns)
+    rows = frame.limit(limit).collect()
+    return names, [dict(zip(names, map(unwrapped, row), strict=True)) for row in rows]
 
 
-def _shown(value: object) -> str:
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Columns may have the same name, as those of a join; then the second is NAME_2."""
+    apart: list[str] = []
+    for name in names:
+        number = 1
+        while (unique := name if number == 1 else f"{name}_{number}") in apart:
+            number += 1
+        apart.append(unique)
+    return apart
+
+
+# ---------------------------------------------------------------- values
+
+
+def shown_value(value: object) -> str:
+    """For people."""
     if isinstance(value, bytes | bytearray):
         return payload(bytes(value))
     if isinstance(value, dict):
-        return ", ".join(f"{name}={_shown(each)}" for name, each in value.items()) or "-"
+        return ", ".join(f"{shown_value(name)}={shown_value(each)}" for name, each in value.items()) or "-"
+    if isinstance(value, list):
+        return ", ".join(map(shown_value, value)) or "-"
     return plain(value)
+
+
+def json_value(value: Any) -> Any:
+    """For programs: what JSON has no word for is text."""
+    if isinstance(value, dict):
+        return {name if isinstance(name, str) else shown_value(name): json_value(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(each) for each in value]
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if value is None or isinstance(value, bool | int | str | bytes | datetime):
+        return value
+    if isinstance(value, float) and isfinite(value):
+        return value
+    return value.isoformat() if isinstance(value, date | time) else str(value)

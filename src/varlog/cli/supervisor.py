@@ -140,7 +140,7 @@ class Supervisor:
         while True:
             since = loop.time()
             how = await child.ended()
-            self.write_list()
+            self._list_if_possible()
             if self._stopping:
                 return
             self._tell(f"{child} {how}" + ("; starting it again" if self._restart else ""))
@@ -157,7 +157,9 @@ class Supervisor:
             await child.start()
         except (Unavailable, Timeout) as error:
             self._tell(error.message)  # the watch sees it ended, and pauses longer
-        self.write_list()
+        except OSError as error:
+            self._tell(f"{child} cannot be started: {error}")  # no memory, no descriptors: that may pass
+        self._list_if_possible()
 
     async def stop(self) -> None:
         """End nodes first, so that they can still say goodbye to the repository."""
@@ -168,6 +170,13 @@ class Supervisor:
         for role in ("node", "repository"):
             await asyncio.gather(*(child.stop() for child in self.children if child.role == role))
         self.write_list()
+
+    def _list_if_possible(self) -> None:
+        """A full disk must not keep the others from being watched."""
+        try:
+            self.write_list()
+        except OSError as error:
+            self._tell(f"{LIST_FILE} is not true any more: {error}")
 
     def write_list(self) -> None:
         """Replace processes.json by the truth of this moment."""

@@ -115,7 +115,8 @@ def _round(spark: SparkSession, options: Options, place: Place, upto: int | None
     files = _write(spark, options, table, split_parts(info.id, start, stop, windows, size, options))
     if wrong := out_of_order([Range("span", each[0], each[1]) for each in files], start, stop):
         raise Corrupt(f"the files of the archive do not cover positions {start} to {stop - 1}: {wrong[0]}")
-    if not table.add([each[2] for each in files], start, stop):
+    assert info.archive is not None, "an archive is recorded before anything is written to it"
+    if not table.add([each[2] for each in files], info.archive.first, start, stop):
         raise _Overtaken  # the next round sweeps the files away
     with connected(options) as (_, log):
         _record(log, place, table, info.archive, stop)
@@ -149,6 +150,11 @@ def _open(cluster: sync.Cluster, log: sync.Log, place: Place) -> tuple[ArchiveTa
         empty = ArchiveDescription(place.url, "", place.endpoint, place.region, info.trimmed + 1, info.trimmed + 1)
         info = _compare_and_swap(log, empty, info.archived)
     there = table.range
+    if known is not None and known.first < known.stop and (there is None or there[1] < known.stop):
+        raise Conflict(
+            f"the table at {place.url} ends {'before it begins' if there is None else f'at {there[1] - 1}'}, though "
+            f"log {info.name!r} is archived up to {known.stop - 1}: it is an older copy of it; put back the last"
+        )
     if there is not None and there[1] > info.archived:
         if info.archive is None or there[0] != info.archive.first:
             raise Conflict(f"the table at {place.url} begins at {there[0]}, and the archive of the log does not")
@@ -156,10 +162,7 @@ def _open(cluster: sync.Cluster, log: sync.Log, place: Place) -> tuple[ArchiveTa
     return table, info
 
 
-def _record(
-    log: sync.Log, place: Place, table: ArchiveTable, known: ArchiveDescription | None, stop: int
-) -> LogDescription:
-    assert known is not None, "an archive is recorded before anything is written to it"
+def _record(log: sync.Log, place: Place, table: ArchiveTable, known: ArchiveDescription, stop: int) -> LogDescription:
     now = replace(known, metadata=table.metadata, endpoint=place.endpoint, region=place.region, stop=stop)
     return _compare_and_swap(log, now, known.stop)
 

@@ -14,12 +14,15 @@ from typing import Any
 import numpy
 import pyarrow
 
+from varlog.archive.files import LAST_US
 from varlog.base.errors import Corrupt
 from varlog.client.arrow import header_column, key_column, payload_buffers
 from varlog.client.entry import ReadBatch, as_received
 from varlog.wire.batch import HEADERS, KEYS
 
-LAST_TIME_US = (1 << 63) - 1
+LAST_TIME_US = LAST_US
+"""A sender may give any time; the last that a datetime can say is what readers of the log see of a later one, and all
+that Python can take from Spark, or pyiceberg from the statistics of a file."""
 
 
 class Assembler:

@@ -21,6 +21,17 @@ CUTS = {
 is repeated on another machine under the same identity would have other rows."""
 
 
+CSV = {"header": "true", "escape": '"'}
+"""As the world writes it: a quote in a value is doubled, and a backslash is one like any other."""
+READ_CSV = {**CSV, "multiLine": "true", "nullValue": "\ufdd0"}
+"""A value may have several lines; so a file is read by one task. An empty one in quotes is empty, and one without is
+none: Spark tells them apart if none has another word than nothing, here a character that no text has."""
+WRITTEN_CSV = {**CSV, "ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+"""Spark would else take the blanks around every value away."""
+
+NOT_TEXT = "INVALID_UTF8_STRING"
+
+
 def format_of(path: str, given: str | None) -> str:
     """As given, or as the name of the file says."""
     form = given or {"jsonl": "json", "ndjson": "json"}.get(ending := path.rpartition(".")[2].lower(), ending)
@@ -40,7 +51,7 @@ def rows_in(spark: SparkSession, path: str, form: str, key: str | None = None) -
     try:
         if form == "json":
             return _lines(spark, path, key)
-        frame = spark.read.option("header", "true").csv(path) if form == "csv" else spark.read.parquet(path)
+        frame = spark.read.options(**READ_CSV).csv(path) if form == "csv" else spark.read.parquet(path)
     except PySparkException as error:
         raise InvalidArgument(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if "payload" in frame.columns and key is None:
@@ -71,16 +82,22 @@ def import_rows(frame: DataFrame, url: str, log: str, identity: str | None = Non
 
 
 def export_rows(spark: SparkSession, url: str, log: str, start: Bound, stop: Bound | None, path: str, form: str) -> int:
-    """Write a range into a folder, which must not be there yet; how many entries."""
+    """Write a range into a folder, which must not be there yet; how many entries. What is no text fits Parquet only."""
     frame = read(spark, url, log, start, stop)
     if form != "parquet":
-        texts = ("cast(key AS string) AS key", "cast(payload AS string) AS payload")
+        texts = (f"validate_utf8(cast({name} AS string)) AS {name}" for name in ("key", "payload"))
         frame = frame.selectExpr("glsn", "stream", "slot", "time", *texts)
     counted, observed = _counted(frame)
-    writer = counted.write.mode("errorifexists")
-    if form == "csv":
-        writer = writer.option("header", "true")
-    writer.format(form).save(path)
+    writer = counted.write.mode("errorifexists").options(**(WRITTEN_CSV if form == "csv" else {}))
+    try:
+        writer.format(form).save(path)
+    except PySparkException as error:
+        if NOT_TEXT in str(error):
+            raise InvalidArgument(
+                f"an entry of log {log!r} has a key or payload that is not text, and would be changed in {form}: "
+                "export it as parquet"
+            ) from error
+        raise
     return int(observed.get["rows"])
 
 
