@@ -63,11 +63,11 @@ def _damages(data: bytes) -> Iterator[bytes]:
     yield b""
     yield data[: len(data) // 2]
     if data.startswith(b"Obj"):
-        schema = data.rindex(b"}") + 8
+        header = data.index(data[-16:]) + 16  # every part of such a file ends with the same mark
         yield data.replace(b'"name"', b'"nave"')
         yield data.replace(b'"type"', b'"tape"')
         yield data[:-60] + bytes(60)
-        yield data[:schema] + b"\xff" * (len(data) - schema)
+        yield data[:header] + b"\xff" * (len(data) - header)
     if data.startswith(b"PAR1"):
         yield data.replace(b"payload", b"paylaad")
 
