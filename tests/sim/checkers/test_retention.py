@@ -56,6 +56,17 @@ def test_what_is_too_much_may_go(trimmed: int, wrong: bool) -> None:
     assert bool(story.violations("I13")) == wrong
 
 
+@pytest.mark.parametrize(("trimmed", "wrong"), [(1, False), (3, False), (4, True)])
+def test_what_nobody_knows_of_may_be_what_is_kept_and_what_goes(trimmed: int, wrong: bool) -> None:
+    """Two of unknown outcome may both be in the log, behind all that was answered."""
+    story = kept(bytes=30_000)
+    story.ack("x", 1).payloads = ["1/10000/0"]
+    for number in (2, 3):
+        story.unknown("x").payloads = [f"{number}/20000/0"]
+    told(story, trimmed)
+    assert bool(story.violations("I13")) == wrong
+
+
 def test_what_is_archived_may_go_and_nobody_is_told_that_it_is_gone() -> None:
     story = kept(seconds=1, archived=True)
     story.ack("ab", 1)

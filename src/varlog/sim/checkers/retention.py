@@ -60,15 +60,16 @@ def _too_much(history: LogHistory, keeping: Keeping) -> Callable[[float], int]:
 
     def point(time: float) -> int:
         there = sent[: bisect_left(times, time)]
-        left = keeping.bytes - STREAM_BYTES * max(streams, 1)
-        left -= sum(_most_bytes(append) for append in there if append.outcome == "unknown")
-        for append in sorted((each for each in there if each.outcome == "ack"), key=lambda each: -each.first):
-            if left <= 0:
-                return append.last
+        unknown = [append for append in there if append.outcome == "unknown"]
+        acked = sorted((append for append in there if append.outcome == "ack"), key=lambda append: -append.first)
+        left = keeping.bytes - STREAM_BYTES * max(streams, 1) - sum(map(_most_bytes, unknown))
+        if left <= 0:  # those of which nobody knows may all lie behind the last that somebody knows
+            return acked[0].last + sum(len(append.payloads) for append in unknown) if acked else END
+        for append in acked:
             left -= _most_bytes(append)
             if left <= 0:
                 return append.first - 1
-        return END if left <= 0 else 0
+        return 0
 
     return point
 
