@@ -13,6 +13,8 @@ import varlog
 from varlog.base.errors import InvalidArgument, Junk, NotWritten, Unavailable
 from varlog.base.ids import Glsn
 from varlog.base.limits import BATCH_ENTRIES
+from varlog.client import questions
+from varlog.client.context import LogContext
 from varlog.core.ordering.sequencer import DEFAULT_UNIT, Stripes
 from varlog.repository import service
 from varlog.repository.sealing import stripes_of
@@ -268,5 +270,37 @@ def test_what_is_granted_and_not_written_is_not_trimmed(tmp_path: Path, monkeypa
                 await peer.call(Method.TRIM_LOG, pb.TrimLogRequest(log=log.id, upto=3), timeout=TIMEOUT_S)
             assert refused.value.value == 2
             assert (await record(cluster)).trimmed == 2
+
+    run(story())
+
+
+def test_what_was_granted_before_the_log_was_sealed_is_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sealed between the sequencer's answer and the look whether all of it is written."""
+    plain = questions.complete_last_segment
+    asked: list[int] = []
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await create(cluster, streams=1)
+            [stream] = log.chain[0].streams
+            await write(cluster, log, 1)
+            head = await cluster.to_node(stream.members[0])
+            grant = pb.GrantRequest(log=log.id, segment=1, stream=stream.id, count=3, base=1)
+            while (await head.call(Method.GRANT, grant, timeout=TIMEOUT_S)).message.first < 4:
+                pass
+
+            async def complete(context: LogContext, end: int) -> None:
+                asked.append(end)
+                if len(asked) == 1:
+                    assert await client.log("orders").seal() == 2
+                    await context.routes.refresh(TIMEOUT_S)
+                await plain(context, end)
+
+            monkeypatch.setattr(questions, "complete_last_segment", complete)
+            assert await client.log("orders").tail() == 1
+            assert asked[0] > 4, "so much was granted"
 
     run(story())

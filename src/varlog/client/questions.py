@@ -36,7 +36,9 @@ async def ask_by_id(
 async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
     """The log's last position and trim point, as fresh as this call (I10)."""
     deadline = context.world.clock.now() + timeout
+    await context.routes.resolve(timeout)
     while True:
+        last = _last_segment(context)
         answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
         tail = cast(pb.TailReply, answer)
         left = max(0.0, deadline - context.world.clock.now())
@@ -45,7 +47,14 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
         except Over:
             await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
         else:
-            return tail
+            if _last_segment(context) == last:
+                return tail  # else what was granted in a segment that has ended meanwhile may never be written
+
+
+def _last_segment(context: LogContext) -> tuple[int, bool]:
+    """Its number, and whether it has ended with the log, as far as is known here."""
+    info = context.routes.info
+    return (len(info.chain), info.sealed) if info is not None else (0, False)
 
 
 async def complete_last_segment(context: LogContext, end: int) -> None:
