@@ -1,6 +1,7 @@
 """Retention: what is too old or too much is trimmed, at the end of a batch, and nothing else is."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers import TIMEOUT_S, Servers, run, servers
+from tests.repository.test_leader import create as create_led
+from tests.repository.test_sequencer import record, roll
+from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import InvalidArgument, Sealed, VarlogError
+from varlog.repository import reconfigure
+from varlog.repository.sealing import seal_members
 from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -214,5 +219,28 @@ def test_limits_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             for wrong in wrongs:
                 with pytest.raises(InvalidArgument, match="retain"):
                     await cluster.create_log("orders", replicas=1, **wrong)
+
+    run(story())
+
+
+def test_a_segment_begins_when_the_one_before_it_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is as old as the next segment is all that is in this one: retention goes by that."""
+    sent_us = 0
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await create_led(cluster)
+            peer = await cluster.to_node(log.chain[0].streams[0].members[0])
+
+            async def seal(*arguments: Any) -> object:
+                nonlocal sent_us
+                await asyncio.sleep(0.05)
+                sent_us = time.time_ns() // 1000
+                await append(peer, log, batch(b"late"))
+                return await seal_members(*arguments)
+
+            monkeypatch.setattr(reconfigure, "seal_members", seal)
+            assert (await roll(cluster)).end == 2
+            assert (await record(cluster)).chain[1].created_us >= sent_us > 0
 
     run(story())

@@ -1,11 +1,9 @@
 """What one member alone has when its stream ends is shown when another has it, too, or nobody else is left."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pytest
 from tests.repository.test_leader import create as create_led
 from tests.repository.test_leader import replica
 from tests.repository.test_sequencer import all_of, create, ended, ends, record, roll, write
@@ -13,8 +11,6 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import NoSpace
-from varlog.repository import reconfigure
-from varlog.repository.sealing import seal_members
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -175,26 +171,3 @@ async def tail(cluster: Servers, log: pb.LogInfo, node: int) -> int:
     reply = await peer.call(Method.LEAD, pb.LeadRequest(replica=replica(log, len(log.chain))), timeout=TIMEOUT_S)
     assert isinstance(reply.message, pb.ReplicaStatus)
     return reply.message.contiguous
-
-
-def test_a_segment_begins_when_the_one_before_it_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is as old as the next segment is all that is in this one: retention goes by that."""
-    sent_us = 0
-
-    async def story() -> None:
-        async with servers(tmp_path, nodes=3) as cluster:
-            log = await create_led(cluster)
-            peer = await cluster.to_node(log.chain[0].streams[0].members[0])
-
-            async def seal(*arguments: Any) -> object:
-                nonlocal sent_us
-                await asyncio.sleep(0.05)
-                sent_us = time.time_ns() // 1000
-                await append(peer, log, batch(b"late"))
-                return await seal_members(*arguments)
-
-            monkeypatch.setattr(reconfigure, "seal_members", seal)
-            assert (await roll(cluster)).end == 2
-            assert (await record(cluster)).chain[1].created_us >= sent_us > 0
-
-    run(story())

@@ -267,9 +267,9 @@ class Leadership:
             return
         last = info.chain[-1]
         segment = self._segment
-        ended = info.chain[segment.epoch - 1] if segment is not None else last
-        if segment is not None and ended.end:
+        if segment is not None and (ended := info.chain[segment.epoch - 1]).end:
             if not self._is_shown(segment, ended):
+                self._wait_for_others(segment)
                 return
             self._finish(segment, ended)
         sealed = self._context.routes.sealed
@@ -282,14 +282,18 @@ class Leadership:
             self._flush()
 
     def _is_shown(self, segment: LedSegment, info: pb.SegmentInfo) -> bool:
-        """What was on its way when the segment ended may be on one member alone: it is waited until others have it."""
+        """Whether what lies before its end may be acknowledged. What was on its way then may be on one member alone."""
         [stream] = info.streams
-        safe = is_safe(len(stream.held_by), info.ack) or not segment.tenure.waits_before(Slot(info.end - info.base))
-        if not safe and segment.epoch != self._shown:
-            segment.cancel()
-            if self._asking is None:
-                self._asking = self._scope.spawn(self._wait_until_shown(segment), name="ask for what is shown")
-        return safe or segment.epoch == self._shown
+        return (
+            segment.epoch == self._shown
+            or is_safe(len(stream.held_by), info.ack)
+            or not segment.tenure.waits_before(Slot(info.end - info.base))
+        )
+
+    def _wait_for_others(self, segment: LedSegment) -> None:
+        segment.cancel()
+        if self._asking is None:
+            self._asking = self._scope.spawn(self._wait_until_shown(segment), name="ask for what is shown")
 
     async def _wait_until_shown(self, segment: LedSegment) -> None:
         """A member is finished when two have everything, or all that are left."""

@@ -100,9 +100,6 @@ class Healer:
         self._troubles = {log: why for log, why in self._troubles.items() if log in logs}
         self._not_before = {key: until for key, until in self._not_before.items() if key[0] in logs}
 
-    def _is_lost(self, node: NodeId) -> bool:
-        return self._absences.is_lost(node, self._lost_s)
-
     # ------------------------------------------------------------ one log
 
     async def _look_at(self, number: LogId, *, urgent: bool) -> bool:
@@ -169,7 +166,8 @@ class Healer:
         if known is not None and known.stopped:
             return True
         name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
-        return any(self._is_lost(NodeId(node)) or self._is_out(NodeId(node), name) for node in stream.members)
+        members = [NodeId(node) for node in stream.members]
+        return any(self._absences.is_lost(node, self._lost_s) or self._is_out(node, name) for node in members)
 
     def _is_out(self, node: NodeId, replica: ReplicaId) -> bool:
         """Its replica has failed; or was sealed for a change that was not carried out; or was to lead, and cannot."""

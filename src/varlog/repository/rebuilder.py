@@ -58,7 +58,7 @@ class Rebuilder:
         self._carried: dict[ReplicaId, Slot] = {}
         """Copies that are seen to just now, and how far they are."""
         self._wanting: dict[ReplicaId, None] = {}
-        """Streams whose copy could not be begun when they were looked at: they are again, whose turn it may be."""
+        """Streams that lacked a copy when they were looked at: they are looked at again, whosever turn it is."""
         self._not_before: dict[ReplicaId, float] = {}
         self._troubles: dict[ReplicaId, str] = {}
         self._stuck: dict[ReplicaId, str] = {}

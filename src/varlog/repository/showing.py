@@ -38,21 +38,21 @@ class Showing:
         if segment.ordering == "cut" or is_safe(len(stream.held_by), segment.ack) or link.node not in stream.held_by:
             return True
         others = [NodeId(node) for node in stream.members if node != link.node]
-        if all(self._is_out(node, replica) for node in others) or self._got_no_further(link, replica, others):
-            return True
-        rows = [self._links.row(node, replica) for node in others]
-        return any(row is not None and row.state == pb.REPLICA_FINISHED for row in rows)
+        rows = [row for node in others if (row := self._links.row(node, replica)) is not None]
+        return (
+            any(row.state == pb.REPLICA_FINISHED for row in rows)
+            or all(self._is_out(node, replica) for node in others)
+            or self._got_no_further(link, replica, sum(map(slots_of, rows)))
+        )
 
     def _is_out(self, node: NodeId, replica: ReplicaId) -> bool:
         row = self._links.row(node, replica)
         failed = row is not None and row.state == pb.REPLICA_FAILED
         return failed or self._absences.is_lost(node, self._lost_s) or self._absences.lacks(node, replica)
 
-    def _got_no_further(self, link: NodeLink, replica: ReplicaId, others: list[NodeId]) -> bool:
-        """As long as this member was here to take from."""
+    def _got_no_further(self, link: NodeLink, replica: ReplicaId, slots: int) -> bool:
+        """Whether others have had so many slots for long, while this member was here to take from."""
         now = self._clock.now()
-        rows = [self._links.row(node, replica) for node in others]
-        slots = sum(slots_of(row) for row in rows if row is not None)
         first, since, had = link.waits.get(replica, (now, now, slots))
         since = now if slots > had else since
         link.waits[replica] = (first, since, max(slots, had))
