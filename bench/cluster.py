@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import varlog
+
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -44,7 +46,11 @@ class RunningCluster:
 def running_cluster(
     folder: Path, nodes: int = 3, repositories: int = 1, etcd: Sequence[str] = ()
 ) -> Iterator[RunningCluster]:
-    """`varlog up` in a temporary folder below `folder`, or on an etcd; everything ends with the block."""
+    """`varlog up` in a temporary folder below `folder`, or on an etcd; everything ends with the block.
+
+    This process, which is the client, does nothing but the bench, and says so as an application may.
+    """
+    varlog.tune_process()
     with tempfile.TemporaryDirectory(dir=folder, prefix="bench-") as data:
         command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", data, "--nodes", str(nodes), "--port", "0"]
         if etcd:

@@ -11,6 +11,7 @@ InvalidArgument Journal JournalLeader Junk Log LogDescription LogStatus NoSpace 
 NotWritten OutcomeUnknown Overloaded Producer ProducerToken ReadBatch ReplicaFailed ReplicaStatus ScrubDescription
 Sealed SegmentDescription StreamCheck StreamDescription StreamStatus Subscription Timeout TooLarge Trimmed
 Unauthorized Unavailable Unsupported VarlogError VolumeDescription __version__ connect local_cluster sync
+tune_process
 """
 NAMES = LISTED.split()
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         connect,
     )
     from varlog.local import local_cluster
+    from varlog.runtime.process import tune_process
 
 __version__ = "0.1.0"
 
@@ -113,9 +114,10 @@ __all__ = [
     "connect",
     "local_cluster",
     "sync",
+    "tune_process",
 ]
 
-_HOMES = ("varlog.base.errors", "varlog.base.ids", "varlog.client", "varlog.local")
+_HOMES = ("varlog.base.errors", "varlog.base.ids", "varlog.client", "varlog.local", "varlog.runtime.process")
 
 
 def __getattr__(name: str) -> object:

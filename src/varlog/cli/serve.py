@@ -1,7 +1,6 @@
 """Running a server process in the foreground: signals, the line that says where it serves, a clean end."""
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -12,13 +11,11 @@ from varlog.base.errors import VarlogError
 from varlog.runtime.descriptors import allow_many_files
 from varlog.runtime.loop import run
 from varlog.runtime.memory import keep_memory
+from varlog.runtime.process import spare_the_collector
 from varlog.runtime.turns import ask_for_short_turns
 
 SWITCH_INTERVAL_S = 0.0005
 """How soon a busy event loop lets a thread that waits for the disk go on."""
-
-YOUNG_OBJECTS = 50_000
-"""How many more are made than freed before garbage is looked for: requests leave no cycles behind."""
 
 SERVES = "serves"
 """The word between a process's role and its address in the line it prints once it serves."""
@@ -61,18 +58,11 @@ async def run_until_stopped(server: Serving, started: Callable[[], None], *, unt
         loop.add_reader(sys.stdin.fileno(), _stop_at_eof, stop)
     try:
         await server.start()
-        _spare_the_collector()
+        spare_the_collector()
         started()
         await unless(stop, _failure(server))
     finally:
         await server.close()
-
-
-def _spare_the_collector() -> None:
-    """What is there now stays to the end; looking through it again and again would cost every request."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
 
 
 async def _failure(server: Serving) -> NoReturn:
