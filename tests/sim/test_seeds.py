@@ -56,6 +56,7 @@ ONCE_FAILED: dict[int, str] = {
     2842: "a member was to finish a sealed stream whose end, never acknowledged, had rotted on another (I11)",
     1696: "thousands of positions that were given up were read one by one, and time was up before the last (I14)",
     2061: "an archiver was to come to its end before it gave up a log whose only copy was out for good (I14)",
+    8013: "what was committed while a time was looked for was told to be that late (find)",
     8493: "a tail that was granted, and never written before its log was sealed, was told (I10)",
     4996: "a log was trimmed by size into entries whose senders had no answer, which the checker took for none (I13)",
     653: "what was sent while its segment was being sealed was trimmed with what is older than the next one (I13)",

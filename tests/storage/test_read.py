@@ -231,6 +231,27 @@ def test_a_finished_replica_ends_where_it_was_told() -> None:
     run(scenario())
 
 
+def test_what_is_committed_during_a_search_by_time_is_looked_at_too() -> None:
+    """Where nothing was found the committed end is told: it must not have become the place of another batch."""
+
+    async def scenario() -> None:
+        log = await create(CrashDisk())
+        await append(log, *[batch(number, time_us=time) for number, time in enumerate((1, 2, 3, 9))])
+        bind(log, 2)
+        plain = log._reader.headers_from
+
+        async def commit_meanwhile(*asked: int) -> object:
+            found = await plain(*asked)
+            if log.committed == 2:
+                bind(log, 2)
+            return found
+
+        log._reader.headers_from = commit_meanwhile  # type: ignore[assignment, method-assign]
+        assert await log.find_time(5) == 3
+
+    run(scenario())
+
+
 def test_digest() -> None:
     async def scenario() -> None:
         log = await create(CrashDisk())

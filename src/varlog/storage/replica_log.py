@@ -362,9 +362,14 @@ class ReplicaLog:
     async def find_time(self, time_us: int) -> Slot:
         """The first committed slot of a batch with this time or a later one; `committed` if there is none."""
         self._check()
-        trimmed, committed = self.facts.trimmed, self.facts.committed
+        start = self.facts.trimmed
         with self._watching():
-            return await search.slot_of_time(self._files, self._reader, time_us, trimmed, committed)
+            while True:
+                committed = self.facts.committed
+                found = await search.slot_of_time(self._files, self._reader, time_us, start, committed)
+                if found < committed or committed == self.facts.committed:
+                    return found
+                start = committed  # what was committed while we looked is not what was not found
 
     def marks(self) -> list[tuple[int, int]]:
         """Some positions, rising, and the bytes of what is committed that are stored from there on at least."""
