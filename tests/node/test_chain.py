@@ -53,8 +53,8 @@ def test_what_makes_no_sense_is_refused() -> None:
                 await cluster.create_log("orders", ordering="leader", replication="ring")
             with pytest.raises(InvalidArgument):
                 await cluster.create_log("orders", ordering="leader", replication="chain", ack=2)
-            with pytest.raises(varlog.Unsupported):
-                await cluster.create_log("orders", ordering="leader", replication="chain", journal=True)
+            with pytest.raises(InvalidArgument):
+                await cluster.create_log("orders", ordering="leader", replication="chain", ack=2, journal=True)
 
     run(story())
 

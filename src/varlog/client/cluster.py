@@ -160,14 +160,16 @@ class Cluster:
         ack: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        replication: str = "",
         timeout: float | None = None,
     ) -> Journal:
         """A journal, to be used as `async with`; one that does not exist is made then, with these settings.
 
         It is a log that one client at a time leads: `journal.lead()` waits to be elected. Everybody may read it.
+        With `replication="chain"` its leader sends each event once, to the first member, which passes it on.
         """
         wanted = _creation(name, "leader", replicas, ack, roll_bytes, roll_seconds)
-        wanted.streams, wanted.journal = 1, True
+        wanted.streams, wanted.journal, wanted.replication = 1, True, replication
         return self._opened().journal(wanted, self._seconds(timeout))
 
     async def logs(self, *, timeout: float | None = None) -> list[LogDescription]:

@@ -4,7 +4,8 @@ r"""One segment of a journal as its leader writes it: batches go to all members,
                     \--STORE--> member 2 ---synced---> committed, in order --> those who wait are told
                      \-STORE--> member 3 ---synced--'
 
-Each member has a line of its own, several STOREs ahead of their answers. What is committed rides on the next STORE,
+In a chain they go to the first member, which passes them on; its answers tell what all members have, and nothing else
+is committed. Each line is several STOREs ahead of its answers. What is committed rides on the next STORE,
 or on an empty one after a short idle. After a failure a line asks its member how far it is, and goes on from there
 with what is kept in memory; a member that lacks more than that is left behind, and other members are asked for.
 """
@@ -26,6 +27,7 @@ from varlog.client.limits import (
 )
 from varlog.client.repository import pause
 from varlog.core.ordering.journal import Numbered, Tenure
+from varlog.core.ordering.leader import CHAIN
 from varlog.ports.clock import Timer
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Peer, Reply
@@ -61,9 +63,11 @@ class LedSegment:
         self.owner = owner
         self.closed = False
         """It sends nothing more."""
-        self.tenure = Tenure[Appends](map(NodeId, stream.members), info.ack, JOURNAL_BEHIND_BYTES)
+        self.chained = info.replication == CHAIN
+        members = [NodeId(node) for node in (stream.members[:1] if self.chained else stream.members)]
+        self.tenure = Tenure[Appends](members, 1 if self.chained else info.ack, JOURNAL_BEHIND_BYTES)
         self._name = (log, info.epoch, stream.id, info.leader.id)
-        self._lines = [_Line(self, NodeId(node)) for node in stream.members]
+        self._lines = [_Line(self, node) for node in members]
         self._encoded = b""
         self._encoded_for = (Slot(-1), Slot(-1))
         self._scope = Scope()
@@ -72,7 +76,7 @@ class LedSegment:
             self._scope.spawn(line.run(), name=f"journal {log}.{self.epoch} to {line.node}")
 
     def store(self, appends: Appends, count: int, data: bytes) -> None:
-        """Give a batch its slots, and send it to all."""
+        """Give a batch its slots, and send it."""
         self.tenure.add(appends, count, data)
         for line in self._lines:
             line.push()
@@ -266,7 +270,7 @@ class _Line:
             raise Unavailable(f"the replica of node {self.node} has stopped")
         if status.contiguous > self._tenure.end:
             raise Unavailable(f"node {self.node} has {status.contiguous} slots, more than were ever stored")
-        self._segment.has(self.node, Slot(status.contiguous))
+        self._segment.has(self.node, Slot(status.behind if self._segment.chained else status.contiguous))
         return Slot(status.contiguous)
 
     def _forget_in_flight(self) -> None:

@@ -1,10 +1,11 @@
-"""A member of a chain that is not its first: passes on what it is given, and answers when all behind it have it.
+"""A member of a chain that does not lead it: passes on what it is given, and answers when all behind it have it.
 
     leader --STORE--> member 2 --STORE--> member 3 --> its disk
            <--answer--        <--answer--          <--
 
 Each byte leaves a node once, whatever the number of copies. An answer says how far the member is and how far all
-from it to the end of the chain are (`behind`); the leader commits what it has itself and what those have.
+from it to the end of the chain are (`behind`); the leader commits what it has itself and what those have. The leader
+of a journal is a client, and has nothing: there the first member passes on, too.
 """
 
 from collections.abc import Callable

@@ -211,14 +211,14 @@ class Replicas:
         if replica.spec.ordering == "sequencer":
             self._take_sequencer_role(replica, new=new)
             return
-        if replica.spec.journal:
-            return  # a client leads it
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
-        if replica.spec.replication == CHAIN and me in members[1:] and replica.state is not ReplicaState.FINISHED:
+        journal = replica.spec.journal
+        led = members if journal else members[1:]
+        if replica.spec.replication == CHAIN and me in led and replica.state is not ReplicaState.FINISHED:
             self._relay(replica, members[members.index(me) + 1 :][:1], scope)
-        if members[0] != me or replica.id in self._primaries:
-            return
+        if journal or members[0] != me or replica.id in self._primaries:
+            return  # a journal is led by a client
         if replica.state is ReplicaState.FINISHED:
             return  # every member can say what is in it, and nobody copies it by pushing
         if replica.spec.ordering == "leader":
@@ -268,9 +268,10 @@ class Replicas:
         self._replicate(replica, following, relay, scope)
 
     def _replicate(self, replica: Replica, backups: list[NodeId], head: Head, scope: Scope) -> None:
-        boot = self._volumes[0].identity.boot
+        # Members of a journal take stores in the name of its leader alone, whoever passes them on.
+        writer = replica.spec.writer if replica.spec.journal else self._volumes[0].identity.boot
         for backup in backups:
-            replicator = Replicator(replica, backup, self._connect, self._world.clock, boot, head)
+            replicator = Replicator(replica, backup, self._connect, self._world.clock, writer, head)
             scope.spawn(replicator.run(), name=f"replicate {replica.id} to {backup}")
 
     def leader(self, replica: Replica) -> Leader:

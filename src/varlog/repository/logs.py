@@ -284,5 +284,3 @@ def refuse_journal(journal: bool, wanted: Settings) -> None:
     """A journal is led by one client at a time, whatever else it is made of."""
     if journal and wanted.ordering != "leader":
         raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {wanted.ordering!r}")
-    if journal and wanted.replication != BROADCAST:
-        raise Unsupported(f"the leader of a journal stores at all members itself: its replication is {BROADCAST!r}")

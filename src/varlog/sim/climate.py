@@ -129,8 +129,8 @@ def _draw_journal(seed: int | str, shape: Shape) -> bool:
 
 
 def _draw_replication(seed: int | str, shape: Shape) -> str:
-    """Where a node leads others, it is a chain in some seeds."""
-    led = shape.ordering == "leader" and not shape.journal and shape.replicas > 1
+    """Where somebody leads, it is a chain in some seeds."""
+    led = shape.ordering == "leader" and shape.replicas > 1
     return "chain" if led and Random(f"{seed}/chain").random() < 0.3 else ""
 
 

@@ -118,11 +118,18 @@ class Cluster:
         ack: int | None = None,
         roll_bytes: int = 0,
         roll_seconds: float = 0.0,
+        replication: str = "",
         timeout: float | None = None,
     ) -> "Journal":
         async def handle() -> client.Journal:
             return self._cluster.journal(
-                name, replicas=replicas, ack=ack, roll_bytes=roll_bytes, roll_seconds=roll_seconds, timeout=timeout
+                name,
+                replicas=replicas,
+                ack=ack,
+                roll_bytes=roll_bytes,
+                roll_seconds=roll_seconds,
+                replication=replication,
+                timeout=timeout,
             )
 
         return Journal(self._run(handle()), self._running)

@@ -103,7 +103,9 @@ def finished_without_settling() -> Iterator[None]:
 def _has_a_middle(weather: Weather) -> bool:
     """Whether a chain has a member with others behind it, and some of them are out at times."""
     faults = weather.faults
-    return bool(weather.shape.replication) and weather.shape.replicas > 2 and faults.node_crashes + faults.snipes > 0
+    shape = weather.shape
+    chained = bool(shape.replication) and not shape.journal
+    return chained and shape.replicas > 2 and faults.node_crashes + faults.snipes > 0
 
 
 def _loses_its_head_soon(weather: Weather) -> bool:

@@ -1,0 +1,135 @@
+"""A journal in a chain: its leader, a client, stores at the first member alone, and commits what all members have."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.servers import Servers, run, servers
+
+import varlog
+from varlog.base.errors import WrongWriter
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+
+def connected(cluster: Servers) -> varlog.Cluster:
+    return varlog.connect(f"varlog://{cluster.repository_address}")
+
+
+async def tails(client: varlog.Cluster) -> list[int]:
+    (log,) = (await client.status()).logs
+    return [each.contiguous for each in log.streams[-1].replicas]
+
+
+async def members(journal: varlog.Journal) -> list[int]:
+    return list((await journal.info()).chain[-1].streams[0].members)
+
+
+def test_events_pass_along_the_chain_and_are_acknowledged_when_all_have_them() -> None:
+    async def story() -> None:
+        async with (
+            varlog.local_cluster(nodes=3) as cluster,
+            cluster.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            acks = await asyncio.gather(*(leader.append(b"%d" % number) for number in range(50)))
+            assert sorted(ack.glsn for ack in acks) == list(range(1, 51))
+            while await tails(cluster) != [50, 50, 50]:  # as reported
+                await asyncio.sleep(0.02)
+            assert await journal.tail() == 50
+            last = (await journal.info()).chain[-1]
+            assert (last.ack, last.replication) == (3, "chain")
+            assert len([entry async for entry in journal.subscribe(1, wait=False)]) == 50
+
+    run(story())
+
+
+def test_it_is_switched_between_chain_and_broadcast_while_it_is_led() -> None:
+    async def story() -> None:
+        async with (
+            varlog.local_cluster(nodes=3) as cluster,
+            cluster.journal("wal") as journal,
+            journal.lead() as leader,
+        ):
+            for number, replication in enumerate(("chain", "broadcast", "chain"), 1):
+                assert (await journal.reconfigure(replication=replication)).chain[-1].replication == replication
+                assert (await leader.append(b"event")).glsn == number
+
+    run(story())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_lost_member_is_replaced(tmp_path: Path, place: int) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=100) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            await leader.append(b"a")
+            await cluster.stop_node((await members(journal))[place])
+            assert (await leader.append(b"b")).glsn == 2
+            assert [entry.payload async for entry in journal.subscribe(1, wait=False)] == [b"a", b"b"]
+            assert (await journal.info()).chain[-1].replication == "chain"
+
+    run(story())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_nothing_is_acknowledged_while_a_member_is_away_and_it_goes_on_when_it_is_back(
+    tmp_path: Path, place: int
+) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            await leader.append(b"a")
+            away = (await members(journal))[place]
+            await cluster.stop_node(away)
+            waits = asyncio.create_task(leader.append(b"b"))
+            while sum(tail == 2 for tail in await tails(client)) < place:  # those before it have it
+                await asyncio.sleep(0.02)
+            assert not waits.done()
+            await cluster.start_node(away)
+            assert (await waits).glsn == 2
+            assert (await leader.append(b"c")).glsn == 3
+            assert (await journal.info()).chain[-1].epoch == 2  # that of the election: no other has begun
+
+    run(story())
+
+
+def test_members_pass_on_for_their_leader_alone(tmp_path: Path) -> None:
+    """One who was replaced, or never led, gets nothing into the chain, wherever it begins."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            await leader.append(b"a")
+            info = await journal.info()
+            last = info.chain[-1]
+            for node in await members(journal):
+                peer = await cluster.to_node(node)
+                request = pb.StoreRequest(log=info.id, segment=last.epoch, stream=last.streams[0].id, slot=1, writer=1)
+                with pytest.raises(WrongWriter):
+                    await peer.call(Method.STORE, request, timeout=5.0)
+
+    run(story())
+
+
+def test_the_next_leader_goes_on_in_a_chain() -> None:
+    async def story() -> None:
+        async with varlog.local_cluster(nodes=3) as cluster, cluster.journal("wal", replication="chain") as journal:
+            for number in (1, 2, 3):
+                async with journal.lead() as leader:
+                    assert (await leader.append(b"event")).glsn == number
+            assert {segment.replication for segment in (await journal.info()).chain} == {"chain"}
+
+    run(story())
