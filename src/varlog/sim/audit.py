@@ -12,7 +12,7 @@ from varlog.repository import keys
 from varlog.sim.history import JUNK, FinalLog, Replica, fingerprint
 from varlog.sim.host import Host, Process
 from varlog.sim.metadata import MetadataState
-from varlog.sim.workload import microseconds
+from varlog.sim.record import microseconds
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Found, Volume, newest
 from varlog.wire.batch import Batch
@@ -142,4 +142,5 @@ async def _read_batches(log: ReplicaLog, record: Replica) -> None:
                 payloads = junk or [fingerprint(payload) for payload in batch.payloads()]
                 skipped = max(0, record.first_slot - found.slot)
                 record.payloads += payloads[skipped:]
+                record.times_us += [0 if batch.junk else batch.header.time_us] * len(payloads[skipped:])
         slot = run.end

@@ -73,6 +73,9 @@ class Append(Operation):
     last: int = 0
     stream: int = 0
     """Where it was acked; 0 unless acked."""
+    begun_us: int = 0
+    """By the wall clock of its client, as is `ended_us`; 0: nobody looked."""
+    ended_us: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +104,10 @@ class Subscription(Operation):
     orders: list[int] = field(default_factory=list)
     """When each was delivered; `times` where there is no counter."""
     times: list[float] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+    """What each entry says of itself, like `slots` and `times_us`; empty: nobody looked."""
+    slots: list[int] = field(default_factory=list)
+    times_us: list[int] = field(default_factory=list)
     left: bool = False
     """The subscriber itself had enough before the end."""
     must_catch_up: bool = False
@@ -218,6 +225,8 @@ class Replica:
     """Of slots from `first_slot` on, up to `durable`."""
     glsns: list[int] = field(default_factory=list)
     """Of slots from `first_slot` on, up to `committed`."""
+    times_us: list[int] = field(default_factory=list)
+    """Of slots from `first_slot` on, up to `durable`; 0 where there is junk."""
 
 
 @dataclass(slots=True, kw_only=True)

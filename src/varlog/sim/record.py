@@ -1,13 +1,14 @@
 """Writes the history of a run while it happens. The dead record nothing: their operations never end."""
 
 from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
 from varlog.base.ids import ProducerToken
-from varlog.client import Ack
+from varlog.client import Ack, Entry
 from varlog.sim.checkers.base import describe
-from varlog.sim.history import Append, History, Operation, Subscription
+from varlog.sim.history import Append, History, Operation, Subscription, fingerprint
 from varlog.sim.loop import SimulatedLoop
 from varlog.sim.trace import Trace
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from varlog.sim.host import Process
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Recorder:
@@ -39,6 +42,8 @@ class Recorder:
         operation.client = process.name
         operation.start = self.tick()
         operation.start_time = self._loop.now
+        if isinstance(operation, Append):
+            operation.begun_us = process.clock.wall_us()
         self.history.records.append(operation)  # type: ignore[arg-type]
         if self._trace.on:
             self._trace.event(self._loop.now, process.host.name, "begins", describe(operation))
@@ -52,15 +57,20 @@ class Recorder:
             operation.error, operation.value = type(error).__name__, error.value
         operation.end = self.tick()
         operation.end_time = self._loop.now
+        if isinstance(operation, Append):
+            operation.ended_us = process.clock.wall_us()
         if self._trace.on:
             self._trace.event(self._loop.now, process.host.name, "ends", describe(operation))
         return True
 
-    def deliver(self, process: "Process", subscription: Subscription, glsn: int, payload: str) -> None:
+    def deliver(self, process: "Process", subscription: Subscription, entry: Entry) -> None:
         if process.alive:
-            subscription.glsns.append(glsn)
-            subscription.payloads.append(payload)
+            subscription.glsns.append(entry.glsn)
+            subscription.payloads.append(fingerprint(entry.payload))
             subscription.orders.append(self.tick())
+            subscription.streams.append(entry.stream)
+            subscription.slots.append(entry.slot)
+            subscription.times_us.append(microseconds(entry.time))
 
 
 async def finish_append(
@@ -82,3 +92,7 @@ async def finish_append(
     if not recorder.end(process, append):
         append.outcome = "unknown"
     return None
+
+
+def microseconds(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)

@@ -8,7 +8,7 @@ again with the token that came with the error, as an application would.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from varlog.sim.candidates import Candidate
 from varlog.sim.history import Append, Find, Read, Subscription, Tail, Trim, fingerprint, payload_bytes
 from varlog.sim.host import Process
 from varlog.sim.pipelines import Journal, Pipeline
-from varlog.sim.record import Recorder, finish_append
+from varlog.sim.record import EPOCH, Recorder, finish_append, microseconds
 from varlog.sim.weather import Shape
 
 FOR_EVER = 1e6
@@ -42,9 +42,6 @@ SETTLES = ("Sealed", "Junk")
 
 RETRIES = 3
 """How often an append with unknown outcome is sent again, at most."""
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Plan(Protocol):
@@ -299,7 +296,7 @@ class Worker:
         next_first = first
         try:
             async for entry in log.subscribe(start=first, stop=stop or None, stream=stream or None):
-                self.recorder.deliver(self.process, subscription, entry.glsn, fingerprint(entry.payload))
+                self.recorder.deliver(self.process, subscription, entry)
                 next_first = entry.glsn + 1
                 patience -= 1
                 if patience <= 0 and not self.stopping:
@@ -313,7 +310,3 @@ class Worker:
             return next_first
         self.recorder.end(self.process, subscription)
         return next_first
-
-
-def microseconds(time: datetime) -> int:
-    return (time - EPOCH) // timedelta(microseconds=1)

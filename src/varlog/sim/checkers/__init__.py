@@ -12,6 +12,7 @@ from varlog.sim.checkers import (
     no_invention,
     no_loss,
     one_value,
+    places,
     progress,
     real_time,
     refused,
@@ -40,6 +41,7 @@ CHECKERS: dict[str, Checker] = {
     "conditional": conditional.check,
     "find": found.check,
     "lanes": lanes.check,
+    "places": places.check,
 }
 
 __all__ = ["CHECKERS", "Violation", "check_history"]

@@ -1,0 +1,19 @@
+"""Whole runs with a fault that one check alone can see: what the run records reaches the checker."""
+
+from varlog.client import Entry, Log
+from varlog.sim.bugs.registry import swap
+from varlog.sim.run import run_seed
+
+SHORT = 4
+"""A seed that takes two tenths of a second."""
+
+
+def test_a_read_that_names_another_slot() -> None:
+    plain = Log.read
+
+    async def read(self: Log, glsn: int, *, timeout: float | None = None) -> Entry:
+        entry = await plain(self, glsn, timeout=timeout)
+        return entry._replace(slot=entry.slot + 1)
+
+    with swap(Log, read=read):
+        assert run_seed(SHORT).invariants == ["places"]
