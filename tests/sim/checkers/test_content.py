@@ -108,6 +108,17 @@ def test_i1_a_member_with_other_bytes() -> None:
     assert story.violations("I1")
 
 
+def test_i1_a_member_that_begins_behind_what_was_trimmed() -> None:
+    story = Story()
+    story.ack("abc", 1)
+    story.trim(1)
+    story.final("bc", trimmed=1, first_slot=1)
+    story.replica("bc", first_slot=1, trimmed_glsn=1, glsns=[2, 3], committed=3, durable=3)
+    assert not story.violations("I1")
+    story.replica("c", node=2, first_slot=2, trimmed_glsn=1, glsns=[3], committed=3, durable=3)
+    assert len(story.violations("I1")) == 1
+
+
 def test_i1_a_replica_fails_only_with_its_disk() -> None:
     story = Story()
     story.replica("", state="failed", trouble="Corrupt")

@@ -55,6 +55,10 @@ def _on_replicas(history: LogHistory) -> Iterator[Violation]:
             continue
         for slot, glsn, payload in committed.get(replica.stream, []):
             offset = slot - replica.first_slot
+            if offset < 0 < glsn - replica.trimmed_glsn:
+                begins = f"begins at slot {replica.first_slot}, trimmed up to {replica.trimmed_glsn}"
+                yield history.violation("I1", f"{where} {begins}, without {glsn}")
+                break
             if offset >= 0 and (offset >= len(replica.payloads) or replica.payloads[offset] != payload):
                 there = replica.payloads[offset] if offset < len(replica.payloads) else "nothing"
                 yield history.violation("I1", f"{where} has {there} in slot {slot}, where {glsn} is {payload}")
