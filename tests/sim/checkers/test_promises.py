@@ -240,6 +240,17 @@ def test_i12_segments_that_do_not_adjoin() -> None:
     assert story.violations("I12")
 
 
+def test_i12_a_replica_that_is_finished_elsewhere() -> None:
+    story = Story()
+    story.chain(3, 0)
+    story.replica("ab", state="finished")
+    story.replica("a", node=2, state="sealed")
+    assert not story.violations("I12")
+    story.replica("a", node=3, state="finished")
+    story.replica("", node=1, stream=2, state="finished")
+    assert story.violations("I12") == ["stream 1 on node 3 is finished with 1 slots, but by the chain it ends at 2"]
+
+
 def test_i12_a_change_that_is_forgotten() -> None:
     story = Story()
     story.chain(3, 4, 0)

@@ -1,5 +1,7 @@
 """I12. The chain never forks: epochs grow by one, segments adjoin, and an end, once recorded, never changes.
 
+A replica that is finished has the slots that the chain records for its stream, no more and no less.
+
 And I11 for its segments: what was begun after a segment had ended is not in it.
 """
 
@@ -15,6 +17,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
         yield from _adjoins(history, chain)
     yield from _ends_stay(history, told)
     yield from _epochs_stay(history, told)
+    yield from _finished_there(history, told)
     yield from _nothing_behind(history, told)
 
 
@@ -47,6 +50,17 @@ def _epochs_stay(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
         before = max((count for end, count in answered if end < chain.start), default=0)
         if chain.changed and len(chain.segments) < before:
             yield history.violation("I12", f"{describe(chain)}, but before it segment {before} was there")
+
+
+def _finished_there(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
+    """A stream of whose end nobody was told is not judged: it may have ended since anybody asked."""
+    ends = {stream: end for chain in told for stream, _, end in chain.streams if end >= 0}
+    for replica in history.replicas:
+        end = ends.get(replica.stream, replica.durable)
+        if replica.state == "finished" and replica.durable != end:
+            where = f"stream {replica.stream} on node {replica.node}"
+            evidence = f"{where} is finished with {replica.durable} slots, but by the chain it ends at {end}"
+            yield history.violation("I12", evidence)
 
 
 def _nothing_behind(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
