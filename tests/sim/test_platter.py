@@ -165,3 +165,56 @@ def test_rot_strikes_what_replicas_have_synced_and_nothing_else() -> None:
         assert list(changed) == ["replicas/1.1.1/0.data"]
         assert changed["replicas/1.1.1/0.data"][BLOCK:] == b"b" * BLOCK, "it is not on disk yet"
     assert Platter("empty", Random(1)).rot_cold() == ""
+
+
+def rotten_end() -> tuple[Platter, Content]:
+    """A replica of two writes, the last of which has rotted."""
+    for seed in range(40):
+        platter = Platter("disk", Random(seed))
+        platter.make_folder("replicas/1.1.1")
+        content = platter.create("replicas/1.1.1/00.data")
+        platter.sync_folder("replicas/1.1.1")
+        for offset in (0, BLOCK):
+            write_synced(content, offset)
+        if int(platter.rot_cold().split(" at ")[1]) >= BLOCK:
+            return platter, content
+        assert not platter.rotten_ends, "there is a write behind it"
+    raise AssertionError("none of these hits the end")
+
+
+def write_synced(content: Content, offset: int) -> None:
+    content.write(offset, b"a" * BLOCK)
+    content.begin_sync()
+    content.end_sync()
+
+
+def test_a_rotten_end_is_one_until_something_is_synced_behind_it() -> None:
+    platter, content = rotten_end()
+    assert platter.rotten_ends == ["replicas/1.1.1/00.data"]
+    content.write(2 * BLOCK, b"b" * BLOCK)
+    assert platter.rotten_ends, "a loss of power takes that again"
+    content.begin_sync()
+    content.end_sync()
+    assert not platter.rotten_ends
+
+
+def test_a_rotten_end_that_was_cut_off_stays_one() -> None:
+    platter, content = rotten_end()
+    for offset in (BLOCK, 2 * BLOCK, 3 * BLOCK):
+        write_synced(content, offset)
+    assert platter.rotten_ends
+
+
+def test_a_rotten_end_with_another_file_behind_it_is_none() -> None:
+    platter, _ = rotten_end()
+    platter.create("replicas/1.1.1/07.data")
+    assert platter.rotten_ends, "its name is not durable"
+    platter.sync_folder("replicas/1.1.1")
+    assert not platter.rotten_ends
+
+
+def test_a_rotten_end_goes_with_its_file() -> None:
+    platter, _ = rotten_end()
+    platter.remove_folder("replicas/1.1.1")
+    platter.sync_folder("replicas")
+    assert not platter.rotten_ends

@@ -14,6 +14,9 @@ from varlog.sim.host import Host
 from varlog.sim.weather import Shape
 from varlog.wire.proto import varlog_pb2 as pb
 
+LOST_WITH_THE_END = ("I1", "I2", "I3", "I4", "I10", "places")
+"""What an end that is too low breaks, from its segment on."""
+
 END_IS_GONE = "all who had the end of it are lost, have rotted or failed"
 
 
@@ -162,19 +165,22 @@ class Excuses:
             and all(node in gone or self.trouble(info, stream, node) for node in had)
         )
 
-    def end_may_be_too_low(self, info: pb.LogInfo) -> bool:
-        """Not under `cut`: rot in what a replica wrote last, with nothing synced behind it, looks like a write that was
+    def lost_with_the_end(self, info: pb.LogInfo) -> int | None:
+        """The position from which on a log may lack what was acknowledged; None: nowhere.
+
+        Not under `cut`: rot in what a replica wrote last, with nothing synced behind it, looks like a write that was
         torn, and is cut off when its node starts again. If nobody else is there to say more, that replica alone tells
         where its segment ends: what was acknowledged behind is gone. Nothing on its disk could have told it."""
         rotten = [path for host in self._cluster.nodes for platter in host.platters for path in platter.rotten_ends]
-        names = [
-            f"{info.id}.{segment.epoch}.{stream.id}"
+        bases = {
+            f"{info.id}.{segment.epoch}.{stream.id}": segment.base
             for segment in info.chain
             if segment.ordering != "cut"
             for stream in segment.streams
-        ]
+        }
         folders = [path.split("/")[1] for path in rotten if path.endswith(".data")]
-        return any(".".join(folder.split(".")[:3]) in names for folder in folders)  # a copy has its number behind
+        names = [".".join(folder.split(".")[:3]) for folder in folders]  # a copy has its number behind
+        return min((bases[name] for name in names if name in bases), default=None)
 
     def has_source(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         """Whether a member is left that nothing has happened to."""
@@ -220,3 +226,8 @@ class Excuses:
 def streams_of(info: pb.LogInfo) -> list[pb.StreamInfo]:
     """Those of all segments."""
     return [stream for segment in info.chain for stream in segment.streams]
+
+
+def is_lost_with_the_end(violation: Violation, lost_from: int | None) -> bool:
+    """Whether it is about what an end that is too low took away; what comes before stays asked for."""
+    return lost_from is not None and violation.invariant in LOST_WITH_THE_END and violation.glsn >= lost_from

@@ -30,7 +30,18 @@ BLOCK = 512
 class Content:
     """One file's bytes. Lives on while it is open, whatever happens to its name."""
 
-    __slots__ = ("_syncing_size", "busy_until", "data", "dirty", "doomed", "durable_size", "newest", "syncing")
+    __slots__ = (
+        "_syncing_newest",
+        "_syncing_size",
+        "busy_until",
+        "data",
+        "dirty",
+        "doomed",
+        "durable_size",
+        "newest",
+        "rotten_ends",
+        "syncing",
+    )
 
     def __init__(self) -> None:
         self.busy_until = 0.0
@@ -38,6 +49,9 @@ class Content:
         self.data = bytearray()
         self.newest = 0
         """Where the last write began."""
+        self._syncing_newest = 0
+        self.rotten_ends: dict[int, bool] = {}
+        """Where a bit flipped in what was written last, and nothing was synced behind it -> whether it was cut off."""
         self.durable_size = 0
         self._syncing_size = 0
         self.dirty: dict[int, bytes] = {}
@@ -55,6 +69,14 @@ class Content:
         self._remember(offset, end)
         self.data[offset:end] = data
         self.newest = offset
+        if self.rotten_ends:
+            self._judge_rot(offset)
+
+    def _judge_rot(self, offset: int) -> None:
+        """Files grow at their end: whoever writes at or before what has rotted took it for torn, and cut it off."""
+        if offset == 0:
+            self.rotten_ends.clear()  # another header: it has become another file, and nobody took the rot for anything
+        self.rotten_ends.update({at: True for at in self.rotten_ends if at >= offset})
 
     def extend(self, size: int) -> None:
         """Longer, with zeros; never shorter."""
@@ -73,10 +95,13 @@ class Content:
         """What was written until now is on its way to the disk. Syncs of one file do not overlap."""
         self.syncing, self.dirty = self.dirty, {}
         self._syncing_size = len(self.data)
+        self._syncing_newest = self.newest
 
     def end_sync(self) -> None:
         self.syncing = None
         self.durable_size = self._syncing_size
+        # What is synced says that all before it was: rot there is not taken for a torn write any more.
+        self.rotten_ends = {at: cut for at, cut in self.rotten_ends.items() if cut or at >= self._syncing_newest}
 
     def break_off_sync(self) -> None:
         """Nobody waits for the sync any more: what it was to make durable is as if it had not begun."""
@@ -159,8 +184,8 @@ class Platter:
     """The next so many syncs fail."""
     failed_syncs: list[str] = field(default_factory=list)
     """Paths of files and folders whose sync failed."""
-    rotten_ends: list[str] = field(default_factory=list)
-    """Paths of files that rotted in what was written last."""
+    _rotten: list[tuple[str, Content]] = field(default_factory=list)
+    """Files that rotted in what was written last, by the paths that they had then."""
     generation: int = 0
     locked: bool = False
     busy_until: float = 0.0
@@ -313,8 +338,23 @@ class Platter:
         at = self.random.choice(written)
         content.data[at] ^= 1 << self.random.randrange(8)
         if at >= content.newest:
-            self.rotten_ends.append(path)
+            content.rotten_ends[at] = False
+            self._rotten.append((path, content))
         return f"{path} at {at}"
+
+    @property
+    def rotten_ends(self) -> list[str]:
+        """Paths of files whose rotten end was cut off, or would be by who opens them: nothing tells it from torn."""
+        return [path for path, content in self._rotten if self._is_end(path, content)]
+
+    def _is_end(self, path: str, content: Content) -> bool:
+        if any(content.rotten_ends.values()):
+            return True
+        above, _, name = path.rpartition("/")
+        names = self.folder(above).durable if isinstance(self.find(above), Folder) else {}
+        last = max((each for each in names if each.endswith(".data") and not each.startswith("free-")), default="")
+        # A file has another behind it only when all of it was synced.
+        return bool(content.rotten_ends) and names.get(name) is content and name >= last
 
     def rot(self) -> bool:
         """Flip one bit of one file, anywhere. False: there is nothing to rot."""

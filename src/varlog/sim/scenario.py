@@ -23,7 +23,7 @@ from varlog.sim.candidates import Chair
 from varlog.sim.checkers import Violation, check_history
 from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.drainer import Drainer
-from varlog.sim.excuses import Excuses, streams_of
+from varlog.sim.excuses import Excuses, is_lost_with_the_end, streams_of
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
 from varlog.sim.host import Process
@@ -51,9 +51,6 @@ CALM_START = 0.7
 
 ARCHIVE_FAILS = 0.03
 """Share of the reads of archives that fail while faults strike."""
-
-LOST_WITH_THE_END = ("I1", "I2", "I3", "I4", "I10")
-"""What an end that is too low breaks."""
 
 Result = TypeVar("Result")
 
@@ -111,9 +108,9 @@ class Scenario:
 
     def judge(self) -> list[Violation]:
         """Everything that went wrong in this run."""
-        excused = [name for name, info in self.infos.items() if self.excuses.end_may_be_too_low(info)]
         found = self.violations + check_history(self.history)
-        return [each for each in found if each.invariant not in LOST_WITH_THE_END or each.log not in excused]
+        lost = {name: self.excuses.lost_with_the_end(info) for name, info in self.infos.items()}
+        return [each for each in found if not is_lost_with_the_end(each, lost.get(each.log))]
 
     def summary(self) -> str:
         """What happened, in numbers."""

@@ -32,6 +32,8 @@ class Violation(NamedTuple):
     invariant: str
     log: str
     evidence: str
+    glsn: int = 0
+    """The lowest position that it is about; 0: none, or nobody looked."""
 
     def __str__(self) -> str:
         return f"{self.invariant} violated in log {self.log!r}: {self.evidence}"
@@ -143,8 +145,8 @@ class LogHistory:
         """(order, position) of everything that was seen before the end."""
         return [(sight.end, sight.glsn) for sight in self.sights if sight.end is not None]
 
-    def violation(self, invariant: str, evidence: str) -> Violation:
-        return Violation(invariant, self.log, evidence)
+    def violation(self, invariant: str, evidence: str, glsn: int = 0) -> Violation:
+        return Violation(invariant, self.log, evidence, glsn)
 
 
 Checker = Callable[[LogHistory], Iterator[Violation]]

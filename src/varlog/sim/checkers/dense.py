@@ -17,10 +17,10 @@ def _in_final_log(history: LogHistory) -> Iterator[Violation]:
     expected = final.trimmed + 1
     for glsn in sorted((*final.glsns, *final.junk)):
         if glsn != expected:
-            yield history.violation("I3", f"the final scan goes from {expected - 1} to {glsn}")
+            yield history.violation("I3", f"the final scan goes from {expected - 1} to {glsn}", min(expected, glsn))
         expected = glsn + 1
     if expected != final.tail + 1:
-        yield history.violation("I3", f"the final scan ends at {expected - 1}, but the tail is {final.tail}")
+        yield history.violation("I3", f"the final scan ends at {expected - 1}, but the tail is {final.tail}", expected)
 
 
 def _on_replicas(history: LogHistory) -> Iterator[Violation]:
@@ -31,12 +31,11 @@ def _on_replicas(history: LogHistory) -> Iterator[Violation]:
         for offset, glsn in enumerate(replica.glsns):
             slot = replica.first_slot + offset
             if glsn <= previous:
-                yield history.violation(
-                    "I3", f"stream {replica.stream} on node {replica.node}: slot {slot} has {glsn} after {previous}"
-                )
+                where = f"stream {replica.stream} on node {replica.node}"
+                yield history.violation("I3", f"{where}: slot {slot} has {glsn} after {previous}", glsn)
             previous = glsn
             seen = owner.setdefault(glsn, (replica.stream, slot))
             if seen != (replica.stream, slot):
                 yield history.violation(
-                    "I3", f"position {glsn} is slot {seen[1]} of stream {seen[0]} and {slot} of {replica.stream}"
+                    "I3", f"position {glsn} is slot {seen[1]} of stream {seen[0]} and {slot} of {replica.stream}", glsn
                 )

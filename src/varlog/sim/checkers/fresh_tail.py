@@ -13,8 +13,8 @@ def check(history: LogHistory) -> Iterator[Violation]:
         if tail.tail is None:
             continue
         if tail.tail < highest(tail.start):
-            yield history.violation(
-                "I10", f"{describe(tail)}, but position {highest(tail.start)} had been seen before it began"
-            )
+            seen = f"position {highest(tail.start)} had been seen before it began"
+            yield history.violation("I10", f"{describe(tail)}, but {seen}", tail.tail + 1)
         if history.final is not None and tail.tail > history.final.tail:
-            yield history.violation("I10", f"{describe(tail)}, but the log ends at {history.final.tail}")
+            end = history.final.tail
+            yield history.violation("I10", f"{describe(tail)}, but the log ends at {end}", end + 1)

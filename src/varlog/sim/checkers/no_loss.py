@@ -29,7 +29,7 @@ def _in_final_log(history: LogHistory) -> Iterator[Violation]:
             glsn = append.first + offset
             if glsn > history.trimmed and history.at.get(glsn) != payload:
                 there = history.at.get(glsn, "nothing")
-                yield history.violation("I1", f"{describe(append)}, but at the end {there} is at {glsn}")
+                yield history.violation("I1", f"{describe(append)}, but at the end {there} is at {glsn}", glsn)
                 break
 
 
@@ -39,7 +39,7 @@ def _when_read(history: LogHistory) -> Iterator[Violation]:
     for read in history.reads:
         if read.error in GONE and 0 < read.glsn <= seen(read.start):
             yield history.violation(
-                "I1", f"{describe(read)}, though position {seen(read.start)} had been seen before it began"
+                "I1", f"{describe(read)}, though position {seen(read.start)} had been seen before it began", read.glsn
             )
 
 
@@ -57,11 +57,11 @@ def _on_replicas(history: LogHistory) -> Iterator[Violation]:
             offset = slot - replica.first_slot
             if offset < 0 < glsn - replica.trimmed_glsn:
                 begins = f"begins at slot {replica.first_slot}, trimmed up to {replica.trimmed_glsn}"
-                yield history.violation("I1", f"{where} {begins}, without {glsn}")
+                yield history.violation("I1", f"{where} {begins}, without {glsn}", glsn)
                 break
             if offset >= 0 and (offset >= len(replica.payloads) or replica.payloads[offset] != payload):
                 there = replica.payloads[offset] if offset < len(replica.payloads) else "nothing"
-                yield history.violation("I1", f"{where} has {there} in slot {slot}, where {glsn} is {payload}")
+                yield history.violation("I1", f"{where} has {there} in slot {slot}, where {glsn} is {payload}", glsn)
                 break
 
 

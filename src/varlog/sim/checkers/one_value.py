@@ -12,11 +12,11 @@ def check(history: LogHistory) -> Iterator[Violation]:
         seen = first.setdefault(glsn, sight)
         if seen.payload != payload:
             evidence = f"position {glsn} is {seen.payload} to {seen.source} and {payload} to {sight.source}"
-            yield history.violation("I2", evidence)
+            yield history.violation("I2", evidence, glsn)
     for replica in history.replicas:
         where = f"stream {replica.stream} on node {replica.node}"
         for glsn, payload in zip(replica.glsns, replica.payloads, strict=False):
             known = first.get(glsn)
             if known is not None and known.payload != payload:
                 evidence = f"position {glsn} is {known.payload} to {known.source} and {payload} in {where}"
-                yield history.violation("I2", evidence)
+                yield history.violation("I2", evidence, glsn)

@@ -37,7 +37,7 @@ def check(history: LogHistory) -> Iterator[Violation]:
             first, by = known.setdefault((what, place.glsn), (told, place))
             if first != told:
                 evidence = f"position {place.glsn} has {what} {first} to {by.source} and {told} to {place.source}"
-                yield history.violation("places", evidence)
+                yield history.violation("places", evidence, place.glsn)
     yield from _times(history, {glsn: by for (what, glsn), (_, by) in known.items() if what == "time"})
 
 
@@ -76,4 +76,4 @@ def _times(history: LogHistory, told: dict[int, Place]) -> Iterator[Violation]:
         if not begun[append.payloads[0]] <= place.time_us <= append.ended_us:
             bounds = f"it was on its way from {begun[append.payloads[0]]} to {append.ended_us}"
             evidence = f"{describe(append)} has time {place.time_us} to {place.source}, but {bounds}"
-            yield history.violation("places", evidence)
+            yield history.violation("places", evidence, append.first)

@@ -22,5 +22,5 @@ def check(history: LogHistory) -> Iterator[Violation]:
         seen = highest(append.start)
         if not again and position and position <= seen:
             yield history.violation(
-                "I4", f"{describe(append)} has position {position}, but {seen} had been seen before it began"
+                "I4", f"{describe(append)} has position {position}, but {seen} had been seen before it began", position
             )
