@@ -190,7 +190,7 @@ class Worker:
         for _ in range(RETRIES):
             if token is None or self.random.random() < 0.3:
                 return
-            again = Append(log=name, payloads=append.payloads)
+            again = Append(log=name, payloads=append.payloads, expect=append.expect)
             token = await self._settle_append(again, log.retry(token, timeout=self._timeout()))
             if again.outcome == "refused" and again.error not in SETTLES:
                 again.outcome = "unknown"  # this call did nothing; of the first one it says nothing
