@@ -1,5 +1,6 @@
 """Whole runs with a fault that one check alone can see: what the run records reaches the checker."""
 
+from varlog.base.ids import Slot
 from varlog.client import Entry, Log
 from varlog.sim.bugs.registry import swap
 from varlog.sim.run import run_seed
@@ -13,7 +14,7 @@ def test_a_read_that_names_another_slot() -> None:
 
     async def read(self: Log, glsn: int, *, timeout: float | None = None) -> Entry:
         entry = await plain(self, glsn, timeout=timeout)
-        return entry._replace(slot=entry.slot + 1)
+        return entry._replace(slot=Slot(entry.slot + 1))
 
     with swap(Log, read=read):
         assert run_seed(SHORT).invariants == ["places"]

@@ -77,6 +77,49 @@ def test_i9_a_bounded_scan_that_ends_early_or_late() -> None:
     assert not story.violations("I9")
 
 
+def under_a_sequencer(trimmed: int | None) -> Story:
+    """Three entries, of which nobody can tell any more that there is no junk among them."""
+    story = Story()
+    story.chain(0).orderings = ["sequencer"]
+    story.ack("ab", 1)
+    story.unknown("c")
+    if trimmed is not None:
+        story.final("", trimmed=trimmed, tail=trimmed)
+    return story
+
+
+@pytest.mark.parametrize("trimmed", [None, 5])
+def test_i9_a_gap_over_what_somebody_saw_where_junk_may_be(trimmed: int | None) -> None:
+    story = under_a_sequencer(trimmed)
+    story.subscription(1, [1, 3], "ac")
+    assert [evidence[-42:] for evidence in story.violations("I9")] == ["passes over 2, where somebody saw an entry"]
+    story = under_a_sequencer(trimmed)
+    story.subscription(3, [5], "c")
+    assert not story.violations("I9")
+
+
+def test_i9_an_end_before_what_somebody_saw_where_junk_may_be() -> None:
+    story = under_a_sequencer(None)
+    story.subscription(1, [1], "a", stop=3)
+    assert story.violations("I9")
+    story = under_a_sequencer(None)
+    story.subscription(1, [1], "a", stop=3, left=True)
+    assert not story.violations("I9")
+
+
+def test_i9_one_stream_passes_over_what_an_ack_says_is_in_it() -> None:
+    story = Story()
+    story.ack("ab", 1, stream=2)
+    story.ack("c", 3)
+    story.subscription(1, [1], "a", stream=2, stop=4)
+    assert story.violations("I9")
+    story = Story()
+    story.ack("ab", 1, stream=2)
+    story.ack("c", 3)
+    story.subscription(1, [1, 2], "ab", stream=2, stop=4)
+    assert not story.violations("I9")
+
+
 # ---------------------------------------------------------------- I10
 
 

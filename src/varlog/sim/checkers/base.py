@@ -141,6 +141,23 @@ class LogHistory:
         found += [Sight(glsn, payload, None, None) for glsn, payload in self.at.items()]
         return found
 
+    @cached_property
+    def filled(self) -> dict[int, list[int]]:
+        """Stream -> positions of entries that somebody saw, rising; those of all streams under 0.
+
+        They are there for ever, whatever else is not known of the log.
+        """
+        streams = [(glsn, stream) for glsn, stream in self.stream_at.items()]
+        for append in self.acks():
+            streams += [(glsn, append.stream) for glsn in range(append.first, append.last + 1)]
+        streams += [(read.glsn, read.stream) for read in self.reads if read.payload is not None]
+        for each in self.subscriptions:
+            streams += zip(each.glsns, each.streams or [each.stream] * len(each.glsns), strict=True)
+        found: dict[int, set[int]] = {0: {sight.glsn for sight in self.sights if sight.payload != JUNK}}
+        for glsn, stream in streams:
+            found.setdefault(stream, set()).add(glsn)
+        return {stream: sorted(positions) for stream, positions in found.items()}
+
     def seen_positions(self) -> list[tuple[int, int]]:
         """(order, position) of everything that was seen before the end."""
         return [(sight.end, sight.glsn) for sight in self.sights if sight.end is not None]

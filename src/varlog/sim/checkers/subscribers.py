@@ -1,10 +1,14 @@
-"""I9. Subscribers see the log: in order, without gap or repeat. What they see there is I2's concern."""
+"""I9. Subscribers see the log: in order, without gap or repeat. What they see there is I2's concern.
+
+Where nobody can tell any more which positions hold junk, they may still not pass over what somebody saw there.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from math import inf
 
 from varlog.sim.checkers.base import LogHistory, Violation, describe
+from varlog.sim.checkers.retention import END
 from varlog.sim.history import Subscription
 
 
@@ -15,6 +19,21 @@ def check(history: LogHistory) -> Iterator[Violation]:
             yield from _one_stream(history, subscription, of_stream.get(subscription.stream, []))
         else:
             yield from _all_streams(history, subscription)
+        yield from _passed_over(history, subscription)
+
+
+def _passed_over(history: LogHistory, subscription: Subscription) -> Iterator[Violation]:
+    """Whatever somebody saw between its first position and its last one is among what it got."""
+    stop = subscription.glsns[-1] if subscription.glsns else 0
+    if _ended_by_itself(subscription) and (subscription.stop or not all(seal.refused for seal in history.seals)):
+        stop = subscription.stop or END
+    filled = history.filled.get(subscription.stream, [])
+    got = set(subscription.glsns)
+    for glsn in filled[bisect_left(filled, max(subscription.first, 1)) : bisect_left(filled, stop)]:
+        if glsn not in got:
+            evidence = f"{describe(subscription)} passes over {glsn}, where somebody saw an entry"
+            yield history.violation("I9", evidence, glsn)
+            return
 
 
 def _positions_by_stream(history: LogHistory) -> dict[int, list[int]]:
