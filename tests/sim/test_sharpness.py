@@ -1,5 +1,7 @@
 """Whole runs with a fault that one check alone can see: what the run records reaches the checker."""
 
+import asyncio
+
 from varlog.base.ids import Slot
 from varlog.client import Entry, Log
 from varlog.sim.bugs.registry import swap
@@ -18,3 +20,14 @@ def test_a_read_that_names_another_slot() -> None:
 
     with swap(Log, read=read):
         assert run_seed(SHORT).invariants == ["places"]
+
+
+def test_a_read_that_never_ends() -> None:
+    async def read(self: Log, glsn: int, *, timeout: float | None = None) -> Entry:
+        never: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        return await never
+
+    with swap(Log, read=read):
+        result = run_seed(SHORT)
+    assert result.invariants == ["I14"]
+    assert "never ended" in result.violations[0].evidence

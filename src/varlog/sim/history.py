@@ -53,6 +53,8 @@ class Operation:
     """Name of the error class, when it ended in one."""
     value: int = 0
     """The integer that the error carried."""
+    must_end: bool = False
+    """Its client lived on, with all faults over, for longer than it may take."""
 
 
 @dataclass(slots=True, kw_only=True)

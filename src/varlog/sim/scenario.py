@@ -23,6 +23,7 @@ from varlog.sim.candidates import Chair
 from varlog.sim.checkers import Violation, check_history
 from varlog.sim.cluster import SimulatedCluster
 from varlog.sim.drainer import Drainer
+from varlog.sim.ending import Ending
 from varlog.sim.excuses import Excuses, is_lost_with_the_end, streams_of
 from varlog.sim.faults import Nemesis
 from varlog.sim.history import Append, Chain, Expectation, History, Subscription, fingerprint, payload_bytes
@@ -85,6 +86,7 @@ class Scenario:
         self._nemesis = Nemesis(self.cluster, weather.faults, chance, **kinds)
         self.excuses = Excuses(self.cluster, self._nemesis, shape)
         self._repair = Repair(loop, self.cluster, self.log_names, shape, self.excuses)
+        self._ending = Ending(self.history, self.excuses, self._alive)
         self._workers: dict[str, Worker] = {}
         self._admin = self.cluster.make_host("admin")
         self._probes = 0
@@ -268,6 +270,7 @@ class Scenario:
         self.violations += await self._repair.calm(admin, cluster)
         for (name, number), known in expected.items():
             self._expect_replicas(known, self.infos[name], number)
+        self._ending.expect(self.infos, self.loop.now)
         for host in self.cluster.clients:
             host.crash(power_loss=False)
         for name in self.log_names:
@@ -379,7 +382,10 @@ class Scenario:
                 continue
             if seen != tails:
                 tails, since = seen, self.loop.now
-            if self.loop.now - since >= STABLE_SECONDS and not self._behind(tails):
+            if self.loop.now - since < STABLE_SECONDS:
+                continue
+            self._ending.tails = tails
+            if not self._behind(tails) and not self._ending.due(self.infos, self.loop.now):
                 break
         for subscription in self._open_subscriptions():
             subscription.must_catch_up = True
@@ -402,9 +408,8 @@ class Scenario:
         ]
 
     def _alive(self, client: str) -> bool:
-        return any(
-            host.process is not None and host.up and host.process.name == client for host in self.cluster.clients
-        )
+        hosts = (*self.cluster.clients, self._admin)
+        return any(host.process is not None and host.up and host.process.name == client for host in hosts)
 
     def _behind(self, tails: dict[str, int]) -> bool:
         return any(

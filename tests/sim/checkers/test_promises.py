@@ -391,6 +391,17 @@ def test_i14_a_subscription_that_does_not_catch_up() -> None:
         assert story.violations("I14")
 
 
+def test_i14_what_hangs() -> None:
+    story = Story()
+    hanging = [story.read_fails(1, "Timeout"), story.subscription(1, [], "", stop=1)]
+    for operation in hanging:
+        operation.must_end = True
+    assert not story.violations("I14")
+    for operation in hanging:
+        operation.end = operation.end_time = None
+    assert len(story.violations("I14")) == 2
+
+
 def test_i14_a_replica_that_never_hears_of_a_commit() -> None:
     story = Story()
     story.expect(excuse="another node is gone")

@@ -71,6 +71,8 @@ class LogHistory:
     replicas: list[Replica]
     expectations: list[Expectation]
     final: FinalLog | None
+    hanging: list[Operation] = field(default_factory=list)
+    """What should have ended, and has not."""
     at: dict[int, str] = field(default_factory=dict)
     """Position -> payload in the final log."""
     found: dict[str, int] = field(default_factory=dict)
@@ -190,7 +192,12 @@ def _of_log(history: History, log: str) -> LogHistory:
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),
         final=finals[-1] if finals else None,
+        hanging=[each for each in history.records if isinstance(each, Operation) and _hangs(each, log)],
     )
+
+
+def _hangs(operation: Operation, log: str) -> bool:
+    return operation.log == log and operation.must_end and operation.end is None
 
 
 def describe(operation: Operation) -> str:

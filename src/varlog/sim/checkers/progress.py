@@ -1,5 +1,7 @@
 """I14. It gets going again: once faults have stopped, appends and subscriptions proceed within a bound.
 
+What is asked of the log ends, one way or another: nothing hangs.
+
 And every replica that works has heard of all that is committed, and has it on disk; and there are as many of
 them as there should be, those of lost nodes rebuilt on others (C5).
 """
@@ -28,6 +30,8 @@ def check(history: LogHistory) -> Iterator[Violation]:
                 f"stream {expected.stream} acked no append between {expected.healed_time:.3f}, when all faults had "
                 f"stopped, and {limit:.3f}",
             )
+    for operation in history.hanging:
+        yield history.violation("I14", f"{describe(operation)}, though nothing keeps it from its end any more")
     yield from _subscriptions(history)
     yield from _replicas(history)
     yield from _copies(history)
