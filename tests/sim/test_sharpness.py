@@ -1,9 +1,13 @@
 """Whole runs with a fault that one check alone can see: what the run records reaches the checker."""
 
 import asyncio
+from typing import Any
 
+import pytest
+
+from varlog.base.errors import Unavailable
 from varlog.base.ids import Slot
-from varlog.client import Entry, Log
+from varlog.client import Entry, Log, Subscription
 from varlog.sim.bugs.registry import swap
 from varlog.sim.run import run_seed
 
@@ -31,3 +35,24 @@ def test_a_read_that_never_ends() -> None:
         result = run_seed(SHORT)
     assert result.invariants == ["I14"]
     assert "never ended" in result.violations[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("seed", "evidence"),
+    [
+        (402, "at the end the log cannot be read"),  # a node drains, and without it there are too few for a segment
+        (467, "a segment from 1 to 153 has whole copies, and cannot be read"),  # what came behind it is lost
+    ],
+)
+def test_what_is_whole_must_be_readable(seed: int, evidence: str) -> None:
+    plain = Log.subscribe
+
+    def subscribe(self: Log, start: int | None = 1, stop: int | None = None, **more: Any) -> Subscription:
+        if stop is not None:
+            raise Unavailable("nobody has it")
+        return plain(self, start, stop, **more)
+
+    with swap(Log, subscribe=subscribe):
+        result = run_seed(seed)
+    assert result.invariants == ["I14"]
+    assert all(evidence in each.evidence for each in result.violations)

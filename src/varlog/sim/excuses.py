@@ -75,10 +75,11 @@ class Excuses:
             Violation("I14", name, f"the copy of stream {stream.id} has not left the node that drains")
             for name, info in infos.items()
             for stream in streams_of(info)
-            if stream.state == pb.STREAM_FINALIZED and self._is_whole(info, stream) and self._can_move(info, stream)
+            if stream.state == pb.STREAM_FINALIZED and self.is_whole(info, stream) and self._can_move(info, stream)
         ]
 
-    def _is_whole(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+    def is_whole(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Whether somebody has all of a stream that has ended."""
         return self.has_source(info, stream) and not self.end_is_gone(info, stream)
 
     def _can_move(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
@@ -138,11 +139,15 @@ class Excuses:
         """Whether every stream of a log has a member left."""
         last = info.chain[-1]
         led = last.ordering != "cut" and not info.sealed
-        if led and not (self.healable(info) and all(self._sealable(info, stream) for stream in last.streams)):
+        if led and not (self._can_go_on(info, last) or not any(self.excuse(info, stream) for stream in last.streams)):
             return False  # where it ends only its leader knows, or who may seal it
         if any(self.end_is_gone(info, stream) for stream in streams_of(info)):
             return False
         return all(self.has_source(info, stream) for stream in streams_of(info))
+
+    def _can_go_on(self, info: pb.LogInfo, last: pb.SegmentInfo) -> bool:
+        """Whether another segment may follow the last one, whoever of its members is out."""
+        return self.healable(info) and all(self._sealable(info, stream) for stream in last.streams)
 
     def end_is_gone(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         """Not under `cut`: those that had the last slots of a segment when it ended are lost, have rotted or failed.

@@ -30,6 +30,7 @@ from varlog.sim.history import Append, Chain, Expectation, History, Subscription
 from varlog.sim.host import Process
 from varlog.sim.keeper import Keeper
 from varlog.sim.loop import SimulatedLoop, SimulationError
+from varlog.sim.parts import read_part, whole_parts
 from varlog.sim.pipelines import Journal
 from varlog.sim.record import Recorder, finish_append
 from varlog.sim.repair import BOUND_SECONDS, Repair
@@ -277,6 +278,8 @@ class Scenario:
             await self._look_at_chain(admin, cluster.log(name), name)
             if self.excuses.readable(self.infos[name]):
                 await self._read_whole_log(admin, cluster.log(name), name)
+            else:
+                await self._read_parts(admin, cluster.log(name), self.infos[name])
         await cluster.close()
 
     async def _stop_rolling(self, admin: Process, cluster: Cluster) -> None:
@@ -336,6 +339,10 @@ class Scenario:
             self.history.add(await within(admin.clock, BOUND_SECONDS, read_whole_log(log, name)))
         except VarlogError as error:
             self.violations.append(Violation("I14", name, f"at the end the log cannot be read: {error!r}"))
+
+    async def _read_parts(self, admin: Process, log: Log, info: pb.LogInfo) -> None:
+        for part in whole_parts(info, self.excuses):
+            self.violations += await read_part(admin, log, part, self.recorder, BOUND_SECONDS)
 
     async def _connect(self, admin: Process) -> Cluster:
         """The repository may just be starting."""
