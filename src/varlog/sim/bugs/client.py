@@ -4,9 +4,11 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
 
-from varlog.base.ids import Glsn
+from varlog.base.ids import Glsn, StreamId
 from varlog.client.bounds import Bounds
 from varlog.client.entry import ReadBatch
+from varlog.client.feed import Feed
+from varlog.client.parts import Placed
 from varlog.client.session import Flight, Session
 from varlog.client.subscription import Source
 from varlog.client.writer import Carried, StreamWriter
@@ -59,4 +61,19 @@ def merge_does_not_wait() -> Iterator[None]:
         return plain(self)
 
     with swap(Merge, take=take):
+        yield
+
+
+@bug(
+    "who follows a stream from behind its last entry is not told that it has ended",
+    lambda weather: weather.shape.subscribers > 0 and weather.shape.seals,
+)
+def end_told_to_nobody() -> Iterator[None]:
+    plain = Feed.feed
+
+    def feed(self: Feed, stream: StreamId, batches: list[Placed]) -> None:
+        if batches:
+            plain(self, stream, batches)
+
+    with swap(Feed, feed=feed):
         yield
