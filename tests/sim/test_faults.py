@@ -6,7 +6,7 @@ from random import Random
 
 from varlog.sim.climate import draw
 from varlog.sim.cluster import SimulatedCluster
-from varlog.sim.faults import Nemesis
+from varlog.sim.faults import END_MOMENTS, Nemesis
 from varlog.sim.loop import make_loop
 from varlog.sim.trace import Trace
 from varlog.sim.weather import FaultWeather, NetworkWeather, Shape
@@ -32,6 +32,7 @@ def everything_at_once() -> FaultWeather:
         repository_crashes=2.0,
         client_crashes=1.0,
         snipes=5.0,
+        end_snipes=5.0,
         downtime=0.2,
         pauses=5.0,
         pause_seconds=0.2,
@@ -91,6 +92,26 @@ def test_in_fair_weather_nothing_strikes() -> None:
         loop.run(main())
         assert nemesis.struck == {}
         assert [host.lives for host in (*cluster.nodes, *cluster.repositories)] == [1, 1]
+    finally:
+        nemesis.stop()
+        loop.close()
+
+
+def test_crashes_wait_for_what_ends() -> None:
+    weather = replace(draw(1), network=NetworkWeather(), shape=Shape(nodes=1))
+    loop = make_loop(max_steps=2_000_000)
+    cluster = SimulatedCluster(loop, weather, Trace())
+    nemesis = Nemesis(cluster, FaultWeather(end_snipes=20.0), Random(1))
+
+    async def main() -> None:
+        cluster.start_servers()
+        await nemesis.rage(2.0)
+        moments = {tripwire.frame for tripwire in cluster.fabric.tripwires}
+        assert moments == set(END_MOMENTS)
+        nemesis.heal()
+
+    try:
+        loop.run(main())
     finally:
         nemesis.stop()
         loop.close()

@@ -26,7 +26,8 @@ def test_all_climates_occur() -> None:
     weathers = [draw(seed) for seed in range(300)]
     assert {weather.network.in_order for weather in weathers} == {True, False}
     assert {weather.shape.nodes for weather in weathers} == {1, 2, 3, 4, 5}
-    for kind in ("node_crashes", "repository_crashes", "pauses", "partitions", "breaks", "full_disks", "failing_syncs"):
+    common = ("node_crashes", "repository_crashes", "pauses", "partitions", "breaks", "full_disks")
+    for kind in (*common, "failing_syncs", "failing_commits", "end_snipes"):
         present = sum(getattr(weather.faults, kind) > 0 for weather in weathers)
         assert 0 < present < 300, kind
     assert any(weather.network.loss > 0 for weather in weathers)

@@ -21,6 +21,7 @@ def draw(seed: int | str) -> Weather:
     shape = _draw_sequencer(Random(f"{seed}/sequencer"), shape)
     shape = replace(shape, direct_nodes=_draw_direct_nodes(seed), journal=_draw_journal(seed, shape))
     shape = replace(shape, replication=_draw_replication(seed, shape))
+    faults = _draw_failures(Random(f"{seed}/failures"), faults, shape)
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
@@ -97,6 +98,20 @@ def _draw_loss(random: Random) -> dict[str, bool]:
     """At most one of the faults that take a copy for good and leave the others alone."""
     kind = random.choices(("", "lost_node", "rot"), (7, 2, 1))[0]
     return {kind: True} if kind else {}
+
+
+def _draw_failures(random: Random, faults: FaultWeather, shape: Shape) -> FaultWeather:
+    """Syncs and commits that fail beside everything else, and crashes while something ends, in some seeds each.
+
+    A failed sync takes a copy for good, so others must be there, and nothing else that takes one.
+    """
+    spared = faults.rot or faults.cold_rot or faults.lost_node or shape.replicas < 2
+    syncs, commits, ends = (random.random() < chance for chance in (0.15, 0.15, 0.3))
+    if syncs and not spared and not faults.failing_syncs:
+        faults = replace(faults, failing_syncs=between(random, 0.01, 0.1))
+    if commits and not faults.failing_commits:
+        faults = replace(faults, failing_commits=between(random, 0.02, 0.2))
+    return replace(faults, end_snipes=between(random, 0.4, 4.0)) if ends else faults
 
 
 def _draw_drain(seed: int | str) -> bool:

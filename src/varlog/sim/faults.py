@@ -6,7 +6,7 @@ because its disk is full at its start, is mended like a crash: it is started aga
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Protocol
 
@@ -46,6 +46,14 @@ SEAL_MOMENTS = {
     (Kind.REPLY, Method.FINISH): 1,
 }
 """The same of runs in which a log is sealed."""
+
+END_MOMENTS = {
+    (Kind.REQUEST, Method.SEAL): 2,
+    (Kind.REPLY, Method.SEAL): 3,
+    (Kind.REQUEST, Method.FINISH): 2,
+    (Kind.REPLY, Method.FINISH): 3,
+}
+"""Those in which a segment or a stream ends, for whatever reason."""
 
 
 SCRUB_MOMENTS = {
@@ -141,7 +149,8 @@ class Nemesis:
         self._repeat(weather.node_crashes, lambda: self._crash(target.nodes))
         self._repeat(weather.repository_crashes, lambda: self._crash(target.repositories))
         self._repeat(weather.client_crashes, lambda: self._crash(target.clients))
-        self._repeat(weather.snipes, self._snipe)
+        self._repeat(weather.snipes, lambda: self._snipe(self._moments))
+        self._repeat(weather.end_snipes, lambda: self._snipe(END_MOMENTS))
         self._repeat(weather.pauses, self._pause)
         self._repeat(weather.partitions, self._partition)
         self._repeat(weather.breaks, self._break)
@@ -255,7 +264,7 @@ class Nemesis:
         if not host.up:
             self._target.start(host)
 
-    async def _snipe(self) -> None:
+    async def _snipe(self, moments: Mapping[tuple[Kind, Method], int]) -> None:
         """Wait for a message; then one of those who have to do with it, or any server, is dead."""
         tripped: asyncio.Future[tuple[str, str]] = self._loop.create_future()
 
@@ -263,7 +272,7 @@ class Nemesis:
             if not tripped.done():
                 tripped.set_result((source, target))
 
-        moment = self._random.choices(list(self._moments), list(self._moments.values()))[0]
+        moment = self._random.choices(list(moments), list(moments.values()))[0]
         self._target.fabric.tripwires.append(Tripwire(moment, self._random.choice((1, 1, 2, 5)), strike))
         names = await tripped
         if self._random.random() < 0.5:

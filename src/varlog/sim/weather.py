@@ -128,6 +128,8 @@ class FaultWeather:
     client_crashes: float = 0.0
     snipes: float = 0.0
     """Crashes that wait for a certain message, to hit the moments that matter."""
+    end_snipes: float = 0.0
+    """The same of messages by which a segment or a stream ends."""
     downtime: float = 1.0
     """Median seconds until what crashed is started again."""
     power_loss: float = 0.5
@@ -169,6 +171,7 @@ class FaultWeather:
             "repository crashes": self.repository_crashes,
             "client crashes": self.client_crashes,
             "snipes": self.snipes,
+            "snipes at ends": self.end_snipes,
             "pauses": self.pauses,
             "partitions": self.partitions,
             "broken connections": self.breaks,
