@@ -26,6 +26,9 @@ def register(commands: Commands, summary: str) -> None:
         "--data", action="append", metavar="DIR", help="a folder for data, made if missing; repeat it for more volumes"
     )
     start.add_argument("--listen", metavar="HOST:PORT", help="where to serve; port 0 takes a free one")
+    start.add_argument(
+        "--advertise", metavar="HOST:PORT", help="by which address others reach it, if it is not where it serves"
+    )
     start.add_argument("--id", type=positive, metavar="N", help="the id to have, else the repository gives one")
     start.add_argument("--zone", help="failure zone; replicas are spread over zones")
     start.add_argument("--file-bytes", type=positive, metavar="N", help="size of a segment file")
@@ -51,6 +54,7 @@ def start_node(arguments: Arguments) -> None:
         "repositories": split_addresses(arguments.repository) if arguments.repository else None,
         "data": tuple(arguments.data) if arguments.data else None,
         "listen": arguments.listen,
+        "advertise": arguments.advertise,
         "node_id": arguments.id,
         "zone": arguments.zone,
         "file_bytes": arguments.file_bytes,

@@ -31,6 +31,9 @@ def register(commands: Commands, summary: str) -> None:
     start.add_argument("--etcd-certificate", metavar="FILE", help="own certificate, with --etcd-key")
     start.add_argument("--etcd-key", metavar="FILE", help="private key of --etcd-certificate")
     start.add_argument("--listen", metavar="HOST:PORT", help="where to serve; port 0 takes a free one")
+    start.add_argument(
+        "--advertise", metavar="HOST:PORT", help="by which address nodes reach it, if it is not where it serves"
+    )
     start.add_argument("--config", metavar="FILE", help="a TOML file with a table [repository]")
     start.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     add_command(family, "ls", list_repositories, "list the repositories that --cluster names")
@@ -41,13 +44,20 @@ def start_repository(arguments: Arguments) -> None:
     from varlog.cli import config
     from varlog.cli.serve import run_server
     from varlog.repository import RepositoryConfig
+    from varlog.transport.tcp import check_advertised
 
     if not arguments.etcd and (idle := _etcd_flags(arguments)):
         raise InvalidArgument(f"--etcd-{next(iter(idle))} says something of an etcd, and none is given: add --etcd")
-    flags = {"listen": arguments.listen, "data": (arguments.data,) if arguments.data else None}
+    flags = {
+        "listen": arguments.listen,
+        "advertise": arguments.advertise,
+        "data": (arguments.data,) if arguments.data else None,
+    }
     settings, folders = config.load(
         RepositoryConfig, "repository", flags, file=arguments.config, needs_data=not arguments.etcd
     )
+    if arguments.etcd:
+        check_advertised(settings.listen, settings.advertise)  # of several each is found by what it says
     if len(folders) != (0 if arguments.etcd else 1):
         raise InvalidArgument("a repository keeps its data in one folder, or in an etcd: give --data or --etcd")
     run_server(_serve(settings, folders, arguments))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from varlog.base.errors import InvalidArgument
-from varlog.transport.tcp import parse_address
+from varlog.transport.tcp import check_advertised, parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,8 @@ class NodeConfig:
     """Addresses of the metadata repositories, host:port."""
     listen: str = "127.0.0.1:0"
     """Where to serve; port 0 takes a free one."""
+    advertise: str = ""
+    """The address that others are given, if it is not that; port 0 stands for the port it serves at."""
     node_id: int = 0
     """Wanted id; 0: the one on disk or, on a new node, one the repository gives."""
     zone: str = ""
@@ -35,6 +37,7 @@ class NodeConfig:
             raise InvalidArgument("a storage node needs the address of a repository: --repository host:port")
         for address in self.repositories:
             parse_address(address)  # now, not at every attempt to reach it
+        check_advertised(self.listen, self.advertise)
         if self.node_id < 0:
             raise InvalidArgument(f"a node id is a positive number, not {self.node_id}")
         if self.copy_bytes_per_s < 1 << 16:

@@ -21,6 +21,7 @@ from varlog.storage.damage import describe
 from varlog.storage.volume import Volume
 from varlog.transport.peer import Peer, Request, Server, serve
 from varlog.transport.pool import PeerPool, Place
+from varlog.transport.tcp import advertised
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -89,9 +90,10 @@ class StorageNode:
 
     @property
     def address(self) -> str:
+        """By which others reach it."""
         if self._server is None:
             raise Unavailable("the node has not been started")
-        return self._server.address
+        return advertised(self._config.advertise, self._server.address)
 
     @property
     def node_id(self) -> NodeId:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from varlog.base.errors import InvalidArgument
+from varlog.transport.tcp import check_advertised
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +12,8 @@ class RepositoryConfig:
 
     listen: str = "127.0.0.1:7700"
     """Where to serve; port 0 takes a free one."""
+    advertise: str = ""
+    """The address that nodes are given, if it is not that; port 0 stands for the port it serves at."""
     heartbeat_ms: int = 500
     """How often a node reports when nothing changes."""
     silent_ms: int = 2000
@@ -28,6 +31,8 @@ class RepositoryConfig:
     """How often it is looked whether a log keeps more than it is to."""
 
     def __post_init__(self) -> None:
+        if self.advertise:
+            check_advertised(self.listen, self.advertise)
         if not 10 <= self.heartbeat_ms < self.silent_ms:
             raise InvalidArgument("heartbeat_ms must be at least 10 and less than silent_ms")
         if self.lost_ms < 10:

@@ -23,6 +23,7 @@ from varlog.repository.gathering import Gatherer
 from varlog.repository.term import Term
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handlers, Request, Server, serve
+from varlog.transport.tcp import advertised
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -65,9 +66,10 @@ class Repository:
 
     @property
     def address(self) -> str:
+        """By which others reach it."""
         if self._server is None:
             raise Unavailable("the repository has not been started")
-        return self._server.address
+        return advertised(self._config.advertise, self._server.address)
 
     @property
     def catalog(self) -> Catalog:

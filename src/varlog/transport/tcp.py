@@ -376,6 +376,25 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that stand for all addresses of a machine: one can serve there, and nobody can be sent there."""
+
+
+def check_advertised(listen: str, advertise: str) -> None:
+    """Whether others can find who serves at `listen` and says `advertise`, if anything."""
+    host, _ = parse_address(advertise or listen)
+    if host in EVERYWHERE:
+        raise InvalidArgument(f"nobody can be sent to {host}: say by which address others reach it (advertise)")
+
+
+def advertised(advertise: str, serves: str) -> str:
+    """The address to give to others: that of `serves` unless another is said; its port may be left to that (0)."""
+    if not advertise:
+        return serves
+    host, port = parse_address(advertise)
+    return format_address((host, port or parse_address(serves)[1]))
+
+
 def format_address(name: object) -> str:
     """A socket's name as people write it."""
     if isinstance(name, tuple) and len(name) >= 2:
