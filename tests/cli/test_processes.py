@@ -147,7 +147,7 @@ def leader_of_two(cluster: Up) -> str:
 
 
 def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None:
-    """The data is in etcd, below a prefix that all clusters on it share: so there is one such test."""
+    """The data is in etcd, below the prefix that clusters on it share which say no other."""
     with up(tmp_path / "cluster", "--nodes", "1", "--repositories", "2", "--etcd", ",".join(etcd.endpoints)) as cluster:
         addresses = [each["address"] for each in cluster.processes() if each["role"] == "repository"]
         assert cluster.url == f"varlog://{','.join(addresses)}"
@@ -158,6 +158,14 @@ def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None
         cluster.ok("append", "orders", text="b")
         assert cluster.ok("read", "orders", "1..2", "--raw") == "a\nb\n"
         assert sorted(states(cluster).values()) == ["serving", "unreachable"]
+
+
+def test_clusters_share_an_etcd_under_prefixes_of_their_own(tmp_path: Path, etcd: Ensemble) -> None:
+    flags = ("--nodes", "1", "--etcd", ",".join(etcd.endpoints), "--etcd-prefix")
+    with up(tmp_path / "one", *flags, "one/") as one, up(tmp_path / "two", *flags, "two/") as two:
+        one.ok("log", "create", "orders", "--replicas", "1")
+        assert json.loads(two.ok("log", "ls", "-o", "json")) == []
+        assert [each["name"] for each in json.loads(one.ok("log", "ls", "-o", "json"))] == ["orders"]
 
 
 def test_restarts_what_ends_when_told_to(tmp_path: Path) -> None:
@@ -303,6 +311,9 @@ def busy_port() -> Iterator[int]:
         ("repository start --data {tmp}/a --listen nonsense", 2, "varlog: "),
         ("repository start", 2, "varlog: a repository needs a folder for its data: --data DIR"),
         ("repository start --data {tmp}/a --etcd-ca {tmp}/file", 2, "varlog: --etcd-ca says something of an etcd"),
+        ("up --data {tmp}/a --etcd-prefix one/", 2, "varlog: --etcd-prefix says something of an etcd"),
+        ("repository start --etcd 127.0.0.1:1 --listen 0.0.0.0:0", 2, "varlog: nobody can be sent to 0.0.0.0"),
+        ("node start --repository 127.0.0.1:1 --data {tmp}/a --listen 0.0.0.0:0", 2, "varlog: nobody can be sent to"),
         ("repository start --etcd localhost:2379,localhost:70000", 2, "varlog: 'localhost:70000' is no endpoint"),
         ("repository start --data {tmp}/file", 2, "varlog: {tmp}/file is not a folder"),
         ("node start --data {tmp}/a", 2, "varlog: a node needs a setting for: repositories"),

@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from varlog.cli.etcd_flags import add_etcd_flags, etcd_settings
 from varlog.cli.frame import Arguments, Commands, add_command, add_family, cluster_url, split_addresses
 from varlog.cli.output import Column, Printer, count, moment, tell
 
@@ -21,15 +22,9 @@ def register(commands: Commands, summary: str) -> None:
         hints="server",
     )
     start.add_argument("--data", metavar="DIR", help="folder for its data, made if missing")
-    start.add_argument(
-        "--etcd",
-        metavar="HOST:PORT,...",
-        help="keep everything in this etcd instead of a folder; repositories that share it elect one to lead",
+    add_etcd_flags(
+        start, "keep everything in this etcd instead of a folder; repositories that share it elect one to lead"
     )
-    start.add_argument("--etcd-prefix", metavar="TEXT", help="before every key in etcd (default: varlog/)")
-    start.add_argument("--etcd-ca", metavar="FILE", help="authorities to check etcd's certificate against: use TLS")
-    start.add_argument("--etcd-certificate", metavar="FILE", help="own certificate, with --etcd-key")
-    start.add_argument("--etcd-key", metavar="FILE", help="private key of --etcd-certificate")
     start.add_argument("--listen", metavar="HOST:PORT", help="where to serve; port 0 takes a free one")
     start.add_argument(
         "--advertise", metavar="HOST:PORT", help="by which address nodes reach it, if it is not where it serves"
@@ -46,8 +41,7 @@ def start_repository(arguments: Arguments) -> None:
     from varlog.repository import RepositoryConfig
     from varlog.transport.tcp import check_advertised
 
-    if not arguments.etcd and (idle := _etcd_flags(arguments)):
-        raise InvalidArgument(f"--etcd-{next(iter(idle))} says something of an etcd, and none is given: add --etcd")
+    etcd_settings(arguments)
     flags = {
         "listen": arguments.listen,
         "advertise": arguments.advertise,
@@ -87,20 +81,9 @@ async def _open_etcd(arguments: Arguments) -> "ElectiveStore":
 
     endpoints = (endpoint.removeprefix("http://").rstrip("/") for endpoint in split_addresses([arguments.etcd]))
     try:
-        return await EtcdStore.open(EtcdConfig(tuple(endpoints), **_etcd_flags(arguments)), tell=tell)
+        return await EtcdStore.open(EtcdConfig(tuple(endpoints), **etcd_settings(arguments)), tell=tell)
     except Unavailable as away:  # of what else a server finds unavailable, a process that has it is the reason
         raise VarlogError(away.message) from away
-
-
-def _etcd_flags(arguments: Arguments) -> dict[str, Any]:
-    """Those that say something of an etcd, as far as they are given."""
-    named = {
-        "prefix": arguments.etcd_prefix,
-        "ca": arguments.etcd_ca,
-        "certificate": arguments.etcd_certificate,
-        "key": arguments.etcd_key,
-    }
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def list_repositories(arguments: Arguments) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from varlog.base.errors import InvalidArgument, VarlogError
+from varlog.cli.etcd_flags import add_etcd_flags, etcd_settings, etcd_words
 from varlog.cli.frame import Arguments, Commands, add_command, positive
 from varlog.cli.output import tell
 
@@ -33,9 +34,7 @@ def register(commands: Commands, summary: str) -> None:
     parser.add_argument(
         "--repositories", type=positive, default=1, metavar="M", help="metadata repositories; more than 1 need --etcd"
     )
-    parser.add_argument(
-        "--etcd", metavar="HOST:PORT,...", help="keep what repositories know in this etcd instead of a folder"
-    )
+    add_etcd_flags(parser, "keep what repositories know in this etcd instead of a folder")
     parser.add_argument(
         "--port",
         type=int,
@@ -50,6 +49,7 @@ def up(arguments: Arguments) -> None:
     from varlog.runtime.lock import FolderLock, make_data_folder
     from varlog.runtime.loop import run
 
+    etcd_settings(arguments)
     if arguments.repositories != 1 and not arguments.etcd:
         raise InvalidArgument("the embedded metadata store serves one repository: for more of them give --etcd")
     if not 0 <= arguments.port <= (1 << 16) - arguments.repositories:
@@ -85,9 +85,12 @@ async def _get_ready(supervisor: "Supervisor", arguments: Arguments) -> None:
     """Start everything, and say so once appends work."""
     from varlog.cli.bring_up import appends_work, bring_up
 
-    stores = ["--etcd", arguments.etcd] if arguments.etcd else []
     url = await bring_up(
-        supervisor, nodes=arguments.nodes or 0, port=arguments.port, repositories=arguments.repositories, etcd=stores
+        supervisor,
+        nodes=arguments.nodes or 0,
+        port=arguments.port,
+        repositories=arguments.repositories,
+        etcd=etcd_words(arguments),
     )
     for child in supervisor.children:
         print(f"{child}  {child.address}  pid {child.pid}", flush=True)
