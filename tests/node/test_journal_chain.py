@@ -133,3 +133,20 @@ def test_the_next_leader_goes_on_in_a_chain() -> None:
             assert {segment.replication for segment in (await journal.info()).chain} == {"chain"}
 
     run(story())
+
+
+def test_where_nobody_leads_yet_nothing_is_passed_on(tmp_path: Path) -> None:
+    """Members would ask each other for ever, in the name of nobody."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replicas=2, replication="chain") as journal,
+        ):
+            assert [node._replicas.relays for node in cluster.nodes.values()] == [{}, {}]
+            async with journal.lead() as leader:
+                await leader.append(b"a")
+                assert [len(node._replicas.relays) for node in cluster.nodes.values()] == [1, 1]
+
+    run(story())

@@ -213,11 +213,9 @@ class Replicas:
             return
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
-        journal = replica.spec.journal
-        led = members if journal else members[1:]
-        if replica.spec.replication == CHAIN and me in led and replica.state is not ReplicaState.FINISHED:
+        if replica.state is not ReplicaState.FINISHED and me in _passing_on(replica.spec):
             self._relay(replica, members[members.index(me) + 1 :][:1], scope)
-        if journal or members[0] != me or replica.id in self._primaries:
+        if replica.spec.journal or members[0] != me or replica.id in self._primaries:
             return  # a journal is led by a client
         if replica.state is ReplicaState.FINISHED:
             return  # every member can say what is in it, and nobody copies it by pushing
@@ -446,3 +444,12 @@ def _status_of_copy(known: Replica, spec: pb.ReplicaSpec) -> pb.ReplicaStatus:
     status = known.status()
     status.trimmed_glsn = known.log.durable_trimmed_glsn
     return status
+
+
+def _passing_on(spec: pb.ReplicaSpec) -> list[int]:
+    """Of a chain those that somebody stores at: where a client leads all of them, and none where nobody does yet."""
+    if spec.replication != CHAIN:
+        return []
+    if spec.journal:
+        return list(spec.members) if spec.writer else []
+    return list(spec.members[1:])
