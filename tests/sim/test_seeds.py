@@ -55,6 +55,7 @@ ONCE_FAILED: dict[int, str] = {
     2786: "a member was to finish a sealed stream whose end, never acknowledged, had rotted on another (I11)",
     2842: "a member was to finish a sealed stream whose end, never acknowledged, had rotted on another (I11)",
     1696: "thousands of positions that were given up were read one by one, and time was up before the last (I14)",
+    1959: "a backup went on saying that it lacked what its primary had given it again (status)",
     2061: "an archiver was to come to its end before it gave up a log whose only copy was out for good (I14)",
     8013: "what was committed while a time was looked for was told to be that late (find)",
     8493: "a tail that was granted, and never written before its log was sealed, was told (I10)",

@@ -330,6 +330,8 @@ class Replica:
         verdict = judge_commit(log.committed, log.durable, log.next_glsn, binding)
         if verdict is Verdict.APPLY:
             self._apply(binding, high_watermark)
+            if self._short:
+                self.regained()
             return
         match verdict:
             case Verdict.MISSED:
