@@ -36,7 +36,7 @@ def test_the_port_may_be_that_of_the_server() -> None:
     assert advertised("[2001:db8::1]:0", "[::]:5000") == "[2001:db8::1]:5000"
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "[::0]:0", "0:0"])
 def test_who_serves_everywhere_must_say_where(listen: str) -> None:
     with pytest.raises(InvalidArgument, match="advertise"):
         NodeConfig(REPOSITORY, listen=listen)

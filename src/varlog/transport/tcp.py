@@ -17,8 +17,10 @@ end the connection: the other end is told why in an ERROR frame with request id 
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from time import monotonic
 from typing import cast
 
@@ -376,14 +378,22 @@ def parse_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-EVERYWHERE = ("0.0.0.0", "::")
-"""Hosts that stand for all addresses of a machine: one can serve there, and nobody can be sent there."""
+def is_everywhere(host: str) -> bool:
+    """Whether it stands for all addresses of a machine: one can serve there, and nobody can be sent there."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        pass  # a name, or a number that only the resolver takes
+    try:
+        return not any(socket.inet_aton(host))
+    except OSError:
+        return False
 
 
 def check_advertised(listen: str, advertise: str) -> None:
     """Whether others can find who serves at `listen` and says `advertise`, if anything."""
     host, _ = parse_address(advertise or listen)
-    if host in EVERYWHERE:
+    if is_everywhere(host):
         raise InvalidArgument(f"nobody can be sent to {host}: say by which address others reach it (advertise)")
 
 
