@@ -150,3 +150,92 @@ def test_where_nobody_leads_yet_nothing_is_passed_on(tmp_path: Path) -> None:
                 assert [len(node._replicas.relays) for node in cluster.nodes.values()] == [1, 1]
 
     run(story())
+
+
+def test_each_member_passes_on_once_however_often_its_node_registers(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            await leader.append(b"a")
+            for restart in (1, 2):
+                await cluster.stop_repository()
+                await cluster.start_repository()
+                assert (await leader.append(b"b")).glsn == 1 + restart
+                for node in cluster.nodes.values():
+                    while not node.connected:
+                        await asyncio.sleep(0.01)
+            epoch = (await journal.info()).chain[-1].epoch
+            passing = [
+                len(replica.on_group)
+                for node in cluster.nodes.values()
+                for replica in node.replicas.all()
+                if replica.id.segment == epoch
+            ]
+            assert sorted(passing) == [0, 1, 1]
+
+    run(story())
+
+
+def test_the_tail_is_known_while_a_member_is_away(tmp_path: Path) -> None:
+    """What all have acknowledged the others were told."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            await leader.append(b"a")
+            first, second, last = await members(journal)
+            for node in (first, second):
+                while await committed(cluster, journal, node) < 1:
+                    await asyncio.sleep(0.01)
+            await cluster.stop_node(last)
+            assert await journal.tail() == 1
+            assert [entry.payload async for entry in journal.subscribe(1, wait=False)] == [b"a"]
+
+    run(story())
+
+
+def test_those_behind_a_member_that_was_started_again_hear_of_what_is_committed(tmp_path: Path) -> None:
+    """It has bound everything already, so hearing of it changes nothing there; but it is the only one who can tell."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
+            connected(cluster) as client,
+            client.journal("wal", replication="chain") as journal,
+            journal.lead() as leader,
+        ):
+            first, second, last = await members(journal)
+            for node in (second, last):  # as if they had crashed before it was on their disks
+                for replica in cluster.nodes[node].replicas.all():
+                    replica._bind_released = lambda: None  # type: ignore[method-assign]
+            await leader.append(b"a")
+            while not any(replica.log.bound for replica in cluster.nodes[first].replicas.all()):
+                await asyncio.sleep(0.01)  # on its disk
+            for node in (first, second, last):
+                await cluster.stop_node(node)
+            for node in (last, second, first):
+                await cluster.start_node(node)
+            for node in (first, second, last):
+                while await committed(cluster, journal, node) < 1:
+                    await asyncio.sleep(0.01)
+
+    run(story())
+
+
+async def committed(cluster: Servers, journal: varlog.Journal, node: int) -> int:
+    info = await journal.info()
+    last = info.chain[-1]
+    name = pb.ReplicaId(log=info.id, segment=last.epoch, stream=last.streams[0].id)
+    peer = await cluster.to_node(node)
+    found = (await peer.call(Method.LEAD, pb.LeadRequest(replica=name), timeout=5.0)).message
+    peer.close()
+    assert isinstance(found, pb.ReplicaStatus)
+    return found.committed

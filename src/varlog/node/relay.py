@@ -34,8 +34,9 @@ class Relay:
         """STOREs that are not answered yet, with where they end."""
         self._timer: Timer | None = None
         replica.on_finish.append(lambda _: self._answer_all())
+        replica.on_fail.append(lambda _: self._answer_all())
         if followed:
-            replica.on_commit.append(lambda _: self._release_soon())
+            replica.on_release.append(self._release_soon)
 
     @property
     def base(self) -> Glsn | None:
@@ -61,8 +62,8 @@ class Relay:
         return min(durable, self._behind) if self._followed else durable
 
     def when_stored(self, end: Slot, answer: Callable[[], None]) -> None:
-        """Call back when all members from here on have everything before `end`, or when the segment has ended."""
-        if self._stored >= end or self._replica.log.sealed:
+        """Call back when all members from here on have everything before `end`, or when that cannot be any more."""
+        if self._stored >= end or self._replica.log.sealed or self._replica.failure is not None:
             answer()
         else:
             self._waiting.append((end, answer))

@@ -82,6 +82,8 @@ class Replica:
         self.on_group: list[Callable[[], None]] = []
         """What is staged now is about to be written."""
         self.on_sync: list[Callable[[], None]] = []
+        self.on_release: list[Callable[[], None]] = []
+        """It has heard of more that is committed, whether or not it has bound that already."""
         self.on_fail: list[Callable[[VarlogError], None]] = []
         self.on_finish: list[Callable[[Slot], None]] = []
         self.keep_recent = False
@@ -365,6 +367,8 @@ class Replica:
             upto = _ALL
         if self._released is None or upto > self._released[1]:
             self._released = (base, upto)
+            for callback in self.on_release:
+                callback()
         if at_once or not self._binds_late:
             self._bind_released()
 

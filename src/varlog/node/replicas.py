@@ -213,7 +213,8 @@ class Replicas:
             return
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
-        if replica.state is not ReplicaState.FINISHED and me in _passing_on(replica.spec):
+        relays = replica.state is not ReplicaState.FINISHED and me in _passing_on(replica.spec)
+        if relays and replica.id not in self.relays:
             self._relay(replica, members[members.index(me) + 1 :][:1], scope)
         if replica.spec.journal or members[0] != me or replica.id in self._primaries:
             return  # a journal is led by a client

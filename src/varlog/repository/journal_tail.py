@@ -1,7 +1,8 @@
 """How far a journal is committed, asked of its members: its leader is a client, whom nobody can ask.
 
-What W members have is committed. A member that stays silent may be one of the W that something was acknowledged by:
-then all are asked again until as much is committed as may have been acknowledged at first (I10).
+What W members have is committed, and what one was told to be. A member that stays silent may be one of the W that
+something was acknowledged by: then all are asked again until as much is committed as may have been acknowledged at
+first (I10).
 """
 
 import asyncio
@@ -28,10 +29,12 @@ async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Slot:
     wanted: Slot | None = None
     for _ in range(ROUNDS):
         found = await asyncio.gather(*(_ask(links, clock, NodeId(node), name) for node in stream.members))
-        tails = [tail for tail in found if tail is not None]
+        told = [status for status in found if status is not None]
+        tails = [Slot(status.contiguous) for status in told]
         if len(tails) < seal_quorum(len(stream.members), segment.ack):
             raise Unavailable(f"{len(tails)} of its {len(stream.members)} members answer, and are open")
         least, most = tail_between(tails, len(stream.members), segment.ack)
+        least = max(least, *(Slot(status.committed) for status in told))
         wanted = most if wanted is None else wanted
         if least >= wanted:
             return least
@@ -39,10 +42,10 @@ async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Slot:
     raise Unavailable("a member that does not answer may have more than the others")
 
 
-async def _ask(links: NodeLinks, clock: Clock, node: NodeId, name: ReplicaId) -> Slot | None:
+async def _ask(links: NodeLinks, clock: Clock, node: NodeId, name: ReplicaId) -> pb.ReplicaStatus | None:
     """How far an open member is; None if it is not, or does not answer."""
     try:
         status = await within(clock, ASK_S, links.status(node, name))
     except VarlogError:
         return None
-    return Slot(status.contiguous) if status.state == pb.REPLICA_OPEN else None
+    return status if status.state == pb.REPLICA_OPEN else None
