@@ -262,7 +262,10 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         status, out, errors = inside.append("a", "late")
         assert (status, out) == (1, "")
         assert "sealed" in errors
-        assert inside.ok("log", "rm", "a") == "removed a\n"
+        status, out, errors = inside.run("log", "rm", "a")  # nobody is there who could be asked
+        assert (status, out) == (2, "")
+        assert "say --yes" in errors
+        assert inside.ok("log", "rm", "a", "--yes") == "removed a\n"
         for arguments in (("read", "a", "1"), ("log", "show", "a"), ("log", "seal", "a"), ("tail", "a")):
             status, out, errors = inside.run(*arguments)
             assert (status, out) == (1, "")

@@ -145,9 +145,11 @@ def trim_log(arguments: Arguments) -> None:
 
 
 def remove_log(arguments: Arguments) -> None:
-    question = f"delete the log {arguments.name} with all its entries?"
-    if not arguments.yes and somebody_there() and not confirmed(question):
-        raise InvalidArgument("nothing was deleted")
+    if not arguments.yes:
+        if not somebody_there():
+            raise InvalidArgument(f"nothing was deleted; if {arguments.name} is to go with all its entries, say --yes")
+        if not confirmed(f"delete the log {arguments.name} with all its entries?"):
+            raise InvalidArgument("nothing was deleted")
 
     async def work(cluster: "Cluster") -> None:
         await cluster.remove_log(arguments.name)
