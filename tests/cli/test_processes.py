@@ -161,7 +161,7 @@ def test_several_repositories_on_an_etcd(tmp_path: Path, etcd: Ensemble) -> None
 
 
 def test_clusters_share_an_etcd_under_prefixes_of_their_own(tmp_path: Path, etcd: Ensemble) -> None:
-    flags = ("--nodes", "1", "--etcd", ",".join(etcd.endpoints), "--etcd-prefix")
+    flags = ("--nodes", "1", "--etcd", ",".join(etcd.endpoints), "--etcd-no-compact", "--etcd-prefix")
     with up(tmp_path / "one", *flags, "one/") as one, up(tmp_path / "two", *flags, "two/") as two:
         one.ok("log", "create", "orders", "--replicas", "1")
         assert json.loads(two.ok("log", "ls", "-o", "json")) == []

@@ -134,5 +134,13 @@ def test_an_exception_that_excuses_nothing_is_reported(monkeypatch: pytest.Monke
     assert len(unused) == 1
 
 
+def test_a_file_that_is_not_there_any_more_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(determinism, "PACKAGE", tmp_path)
+    monkeypatch.setattr(determinism, "SIMULATED", ("node/renamed.py",))
+    _, listed, count = determinism.check_package()
+    assert count == 0
+    assert [line.partition(":")[0] for line in listed] == ["node/renamed.py"]
+
+
 def test_every_exception_has_its_reason() -> None:
     assert all(len(reason) > 10 for reason in determinism.EXCEPTIONS.values())

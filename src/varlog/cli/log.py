@@ -1,4 +1,4 @@
-"""`varlog log`: create, list, show, seal, trim and remove logs."""
+"""`varlog log`: create, list, show, reconfigure, seal, trim and remove logs."""
 
 from argparse import BooleanOptionalAction
 from typing import TYPE_CHECKING

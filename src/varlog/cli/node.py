@@ -33,7 +33,10 @@ def register(commands: Commands, summary: str) -> None:
     start.add_argument("--zone", help="failure zone; replicas are spread over zones")
     start.add_argument("--file-bytes", type=positive, metavar="N", help="size of a segment file")
     start.add_argument(
-        "--scrub-every", type=float, metavar="S", help="seconds between two looks for rot at everything; 0: never"
+        "--scrub-every",
+        type=float,
+        metavar="S",
+        help="seconds between two looks for rot at everything; 0: only when asked to",
     )
     start.add_argument(
         "--scrub-rate", type=positive, metavar="BYTES", help="most bytes a second that it reads for that"

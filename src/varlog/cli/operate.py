@@ -63,8 +63,9 @@ def add_node(arguments: Arguments) -> None:
     Printer(arguments.output).done(
         {"command": command, "nodes": nodes},
         f"a node joins by being started; the cluster has {nodes}. On the machine of the new one:\n\n    {text}\n\n"
-        "with --listen HOST:PORT where other machines have to reach it. It gets its id from the cluster, and new\n"
-        "streams; `varlog node ls` shows when it is there.",
+        "with --listen HOST:PORT where other machines have to reach it (by itself it serves this machine alone), and\n"
+        "--advertise HOST:PORT if they do so by another address. It gets its id from the cluster, and new streams;\n"
+        "`varlog node ls` shows when it is there.",
     )
 
 
