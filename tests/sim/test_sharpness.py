@@ -8,6 +8,7 @@ import pytest
 from varlog.base.errors import Unavailable
 from varlog.base.ids import Slot
 from varlog.client import Entry, Log, Subscription
+from varlog.repository.healer import Healer
 from varlog.sim.bugs.registry import swap
 from varlog.sim.run import run_seed
 
@@ -56,3 +57,11 @@ def test_what_is_whole_must_be_readable(seed: int, evidence: str) -> None:
         result = run_seed(seed)
     assert result.invariants == ["I14"]
     assert all(evidence in each.evidence for each in result.violations)
+
+
+def test_streams_that_nothing_follows() -> None:
+    """They have ended, so nobody can ask them for anything; but their log is to have as many as it wants."""
+    with swap(Healer, _wanted=lambda *_: 0):
+        result = run_seed(184)  # a node is lost for good
+    assert result.invariants == ["I14"]
+    assert "0 of the 3 streams it wants are open" in result.violations[0].evidence

@@ -64,6 +64,15 @@ class Excuses:
             for stream in self.on_drained(info)
         ]
 
+    def not_replaced(self, infos: dict[str, pb.LogInfo]) -> list[Violation]:
+        """A log has as many open streams as it wants: others follow those that end, where there are nodes for them."""
+        found = []
+        for name, info in infos.items():
+            left = sum(stream.state != pb.STREAM_FINALIZED for stream in info.chain[-1].streams)
+            if left < info.streams and not info.sealed and self.healable(info):
+                found.append(Violation("I14", name, f"{left} of the {info.streams} streams it wants are open"))
+        return found
+
     def _has_room_elsewhere(self, info: pb.LogInfo) -> bool:
         """Without the node that drains, and without one that a flipped bit may keep from starting."""
         fit = [host for host in self._cluster.nodes if not self.is_drained(host) and host is not self._nemesis.rotten]

@@ -261,6 +261,7 @@ class Scenario:
         while await self._probe_new(admin, cluster, healed, healed_time, expected):
             pass  # streams may end, and others begin, while we look
         self.violations += self.excuses.not_left(self.infos)
+        self.violations += self.excuses.not_replaced(self.infos)
         if self._keeper is not None:
             readable = [name for name in self.log_names if self.excuses.readable(self.infos[name])]
             self.violations += await self._keeper.wait(cluster, readable, BOUND_SECONDS)
