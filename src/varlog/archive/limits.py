@@ -15,9 +15,6 @@ WINDOWS_KEPT = 16
 ROW_GROUP_ROWS = 32_768
 """Most rows of a row group: what a reader decodes at once."""
 
-ROW_GROUP_BYTES = 8 << 20
-"""The same in bytes, before it is compressed; the last batch that was taken in may exceed it."""
-
 BATCH_ENTRIES = 4_096
 """Most entries of a batch that is made of rows."""
 

@@ -1,7 +1,7 @@
 """What happened in a run, line by line, for people: when, where, what.
 
     12.004310 node2        -> repository1   NOTIFY report 4 node=2 {1.1.1 +3@8}
-    12.004650 node2        syncs            disk2.0:replicas/1.1.1/00000000.segment
+    12.004650 node2        syncs            node2.disk0:replicas/1.1.1/00000000000000000000.data
 
 Off by default and then nearly free; the replay of a seed turns it on. It keeps the last `limit` lines.
 """
