@@ -27,6 +27,8 @@ RENEWALS = 4
 """How often a lease is renewed while it lasts."""
 LOOK_S = 5.0
 """How often a candidate looks whether it may lead, when nothing tells it."""
+SHORTEST_S = 0.0005
+"""With less left of a lease it is not renewed any more: a clock need not even move in so little."""
 RETRY_S = 0.2
 """Pause of a candidate when the store is away."""
 
@@ -113,7 +115,7 @@ class HeldLeadership:
         left = self._until - self._clock.now()
         await self._clock.sleep(min(self._seconds / RENEWALS, left))
         sent = self._clock.now()
-        if sent >= self._until:
+        if self._until - sent < SHORTEST_S:
             return False
         try:
             remaining = await within(self._clock, self._until - sent, self._leases.renew(self._lease))
