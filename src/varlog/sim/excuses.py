@@ -167,7 +167,7 @@ class Excuses:
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
         out = [host for host in (self.lost, self._nemesis.rotten, self._nemesis.rotting) if host is not None]
         gone = [node for node in stream.members if self.host_of(info, node) in out]
-        if ordering == "cut" or not gone:
+        if ordering == "cut":
             return False
         known = self.replicas.get((info.id, stream.id), ())
         whole = [each for each in known if each.reported and each.state != pb.REPLICA_FAILED and each.node not in gone]
@@ -176,6 +176,7 @@ class Excuses:
         return (
             stream.state == pb.STREAM_FINALIZED
             and max(tails, default=0) < stream.end_slot
+            and bool(gone or had)
             and all(node in gone or self.trouble(info, stream, node) for node in had)
         )
 
