@@ -1,6 +1,7 @@
 """What does an append cost under each ordering, and how long does a switch from one to another take?
 
-./run python -m bench.orderings
+./run python -m bench.orderings                everything
+./run python -m bench.orderings --switches     the switches alone
 
 Three storage nodes and one repository as processes, three replicas, every copy synced before the ack; under `leader`
 and in a journal, whose leader is this process, two of three acknowledge. Rounds of all take turns, so that all meet
@@ -13,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,7 +62,10 @@ async def rates(
 
 
 async def switches(log: varlog.Log) -> None:
-    """Switch in all directions under load; the pause of one is the longest time between two acks around it."""
+    """Switch in all directions under load; the pause of one is the longest time between two acks around it.
+
+    Beside it the longest one in as much time without a switch: disks make pauses of their own.
+    """
     ended: list[float] = []
     stopping = False
     payload = os.urandom(100)
@@ -70,25 +75,33 @@ async def switches(log: varlog.Log) -> None:
             await log.append(payload)
             ended.append(time.perf_counter())
 
-    writers = [asyncio.create_task(write()) for _ in range(WRITERS)]
-    pauses: dict[str, list[float]] = {}
-    for number in range(SWITCHES):
-        direction = f"{DIRECTIONS[number % 6 - 1]} to {DIRECTIONS[number % 6]}"
-        await asyncio.sleep(0.1)
+    async def pause_around(work: Awaitable[object]) -> float:
         first = max(0, len(ended) - 1)
-        await log.reconfigure(ordering=DIRECTIONS[number % 6])
+        await work
         after = len(ended)
         while len(ended) < after + 2 * WRITERS:  # noqa: ASYNC110 - an event for each append would be measured, too
             await asyncio.sleep(0.01)
-        around = ended[first:]
-        pauses.setdefault(direction, []).append(max(b - a for a, b in pairwise(around)) * 1e3)
+        return max(b - a for a, b in pairwise(ended[first:])) * 1e3
+
+    writers = [asyncio.create_task(write()) for _ in range(WRITERS)]
+    pauses: dict[str, list[float]] = {}
+    usual: list[float] = []
+    for number in range(SWITCHES):
+        direction = f"{DIRECTIONS[number % 6 - 1]} to {DIRECTIONS[number % 6]}"
+        await asyncio.sleep(0.1)
+        began = time.perf_counter()
+        pause = await pause_around(log.reconfigure(ordering=DIRECTIONS[number % 6]))
+        pauses.setdefault(direction, []).append(pause)
+        await asyncio.sleep(0.1)
+        usual.append(await pause_around(asyncio.sleep(time.perf_counter() - began - 0.1)))
     stopping = True
     await asyncio.gather(*writers)
     await check_entries(log, len(ended))
     pauses["all"] = [pause for found in pauses.values() for pause in found]
+    pauses["without a switch, in as much time"] = usual
     for direction, found in pauses.items():
         p99 = statistics.quantiles(found, n=100)[98]
-        print(f"{direction}: {len(found)} switches, pause p50 {statistics.median(found):.0f} ms, p99 {p99:.0f} ms")
+        print(f"{direction}: {len(found)} times, pause p50 {statistics.median(found):.0f} ms, p99 {p99:.0f} ms")
 
 
 async def check_entries(log: varlog.Log, acknowledged: int) -> None:
@@ -124,12 +137,13 @@ def compare(alone: dict[str, float], limits: list[machine.Machine]) -> None:
 async def main(folder: Path) -> None:
     with running_cluster(folder, nodes=3) as cluster:
         async with varlog.connect(cluster.url) as connected:
-            logs: dict[str, varlog.Log | varlog.JournalLeader] = {
-                name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS
-            }
-            async with connected.journal("wal") as journal, journal.lead() as leader:
-                alone, limits = await rates(cluster, folder, logs | {"journal": leader})
-            compare(alone, limits)
+            if "--switches" not in sys.argv[1:]:
+                logs: dict[str, varlog.Log | varlog.JournalLeader] = {
+                    name: await connected.create_log(name, ordering=name, replicas=3) for name in ORDERINGS
+                }
+                async with connected.journal("wal") as journal, journal.lead() as leader:
+                    alone, limits = await rates(cluster, folder, logs | {"journal": leader})
+                compare(alone, limits)
             await switches(await connected.create_log("switched", ordering="cut", replicas=3))
 
 
