@@ -4,7 +4,9 @@
 
 Four storage nodes and one repository as processes, three replicas, eight writers; `leader` and `sequencer` in turn. A
 node that is gone is noticed after the repository's `lost_ms`: what is printed is the time from there to the first
-append that is acknowledged in the next segment. Then the repository is stopped for some seconds under the same load.
+append that is acknowledged in the next segment, of those that begin meanwhile, one every 5 ms; and to the first answer
+to one of the eight, whose last append was on its way to the node that died. Then the repository is stopped for some
+seconds under the same load.
 """
 
 import asyncio
@@ -31,6 +33,8 @@ class Load:
     def __init__(self, log: varlog.Log) -> None:
         self._log = log
         self.ended: list[tuple[float, int]] = []
+        self.others = 0
+        """Appends of no writer, all acknowledged."""
         self._stopping = False
         self._writers = [asyncio.create_task(self._write()) for _ in range(WRITERS)]
 
@@ -41,13 +45,31 @@ class Load:
             self.ended.append((time.perf_counter(), ack.glsn))
 
     async def first_of_next_segment(self) -> float:
-        """When the first append ended in the segment that follows the first."""
+        """When the first append ended in the segment that follows the first; another one begins every 5 ms."""
+        begun: list[asyncio.Task[varlog.Ack]] = []
+        ended: list[tuple[float, int]] = []
+
+        def note(task: "asyncio.Task[varlog.Ack]") -> None:
+            ended.append((time.perf_counter(), task.result().glsn))
+
         while True:
+            begun.append(asyncio.create_task(self._log.append(b"meanwhile", timeout=30)))
+            begun[-1].add_done_callback(note)
             following = (await self._log.info()).chain[1:]
-            found = [at for at, glsn in self.ended if following and glsn >= following[0].base]
+            found = [at for at, glsn in ended if following and glsn >= following[0].base]
+            if found:
+                await asyncio.gather(*begun)
+                self.others = len(begun)
+                return min(found)
+            await asyncio.sleep(0.005)
+
+    async def first_answer(self, after: float) -> float:
+        """When the first of the writers went on, of those that waited then."""
+        while True:
+            found = [at for at, _ in self.ended if at > after]
             if found:
                 return min(found)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
 
     async def stop(self) -> None:
         self._stopping = True
@@ -55,25 +77,28 @@ class Load:
         entries = 0
         async for batch in self._log.subscribe(1, wait=False).batches():
             entries += len(batch)
-        assert entries == len(self.ended), f"{len(self.ended)} were acknowledged, {entries} are there"
+        acknowledged = len(self.ended) + self.others
+        assert entries == acknowledged, f"{acknowledged} were acknowledged, {entries} are there"
 
 
 def process(cluster: RunningCluster, role: str, number: int | None = None) -> Process:
     return next(each for each in cluster.processes if each.role == role and number in (None, each.number))
 
 
-async def killed(cluster: RunningCluster, ordering: str) -> float:
-    """Seconds from the moment the loss is noticed to the first append that goes on."""
+async def killed(cluster: RunningCluster, ordering: str) -> tuple[float, float]:
+    """Seconds from the moment the loss is noticed to the first append that goes on, and to the first that waited."""
     async with varlog.connect(cluster.url) as connected:
         log = await connected.create_log("killed", ordering=ordering, replicas=3)
         load = Load(log)
         await asyncio.sleep(BEFORE_S)
         head = (await log.info()).chain[-1].streams[0].members[0]
         os.kill(process(cluster, "node", head).pid, signal.SIGKILL)
-        moment = time.perf_counter()
-        resumed = await load.first_of_next_segment()
+        noticed = time.perf_counter() + RepositoryConfig().lost_ms / 1000
+        await asyncio.sleep(noticed - time.perf_counter() - 0.1)
+        resumed = await load.first_of_next_segment() - noticed
+        answered = await load.first_answer(noticed - 0.1) - noticed
         await load.stop()
-        return resumed - moment - RepositoryConfig().lost_ms / 1000
+        return resumed, answered
 
 
 async def without_repository(cluster: RunningCluster, ordering: str) -> tuple[float, float]:
@@ -99,13 +124,15 @@ async def without_repository(cluster: RunningCluster, ordering: str) -> tuple[fl
 
 def main() -> None:
     for ordering in ORDERINGS:
-        took: list[float] = []
+        took: list[tuple[float, float]] = []
         for _ in range(ROUNDS):
             with running_cluster(Path.cwd(), nodes=4) as cluster:
-                took.append(run(killed(cluster, ordering)) * 1e3)
+                took.append(run(killed(cluster, ordering)))
+        resumed, answered = ([each * 1e3 for each in column] for column in zip(*took, strict=True))
         print(
             f"{ordering}: killed {ROUNDS} times; once that was noticed appends went on within "
-            f"{statistics.median(took):.0f} ms (median), {max(took):.0f} ms (longest)",
+            f"{statistics.median(resumed):.0f} ms (median), {max(resumed):.0f} ms (longest), "
+            f"and who waited heard of it within {statistics.median(answered):.0f} ms, {max(answered):.0f} ms",
             flush=True,
         )
         with running_cluster(Path.cwd(), nodes=4) as cluster:
