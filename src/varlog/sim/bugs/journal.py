@@ -66,26 +66,6 @@ def answer_counts_for_all() -> Iterator[None]:
         yield
 
 
-def _loses_its_head(weather: Weather) -> bool:
-    """Whether the first of a chain is out at times, and replaced before it could hand on what it answered for."""
-    faults, shape = weather.faults, weather.shape
-    often = faults.snipes > 0 or faults.absences > 0
-    return _is_journal(weather) and bool(shape.replication) and shape.lost_ms <= 100 and often
-
-
-@bug("what the first member of a chain has counts, whatever those behind it have", _loses_its_head)
-def head_counts_for_all() -> Iterator[None]:
-    plain = _Line._judge
-
-    def judge(self: _Line, reply: Reply) -> Slot:
-        found = plain(self, reply)
-        self._segment.has(self.node, found)
-        return found
-
-    with swap(_Line, _judge=judge):
-        yield
-
-
 @bug("the tail of a journal is what enough of those have that answer, whoever is silent", _is_journal)
 def tail_without_the_silent() -> Iterator[None]:
     def tail_between(tails: list[Slot], members: int, ack: int) -> tuple[Slot, Slot]:
