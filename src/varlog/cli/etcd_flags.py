@@ -36,7 +36,7 @@ def etcd_settings(arguments: Arguments) -> dict[str, Any]:
 def etcd_words(arguments: Arguments) -> list[str]:
     """The same flags for the command line of a repository."""
     found = etcd_settings(arguments).items()
-    words = [word for name, value in found for word in ((_flag(name), value) if value else (_flag(name),))]
+    words = [word for name, value in found for word in ((_flag(name),) if value is False else (_flag(name), value))]
     return ["--etcd", arguments.etcd, *words] if arguments.etcd else []
 
 
