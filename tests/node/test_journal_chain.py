@@ -1,6 +1,8 @@
 """A journal in a chain: its leader, a client, stores at the first member alone, and commits what all members have."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,19 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 def connected(cluster: Servers) -> varlog.Cluster:
     return varlog.connect(f"varlog://{cluster.repository_address}")
+
+
+@asynccontextmanager
+async def led_chain(
+    folder: Path, **settings: int
+) -> AsyncIterator[tuple[Servers, varlog.Cluster, varlog.Journal, varlog.JournalLeader]]:
+    async with (
+        servers(folder, **settings) as cluster,
+        connected(cluster) as client,
+        client.journal("wal", replication="chain") as journal,
+        journal.lead() as leader,
+    ):
+        yield cluster, client, journal, leader
 
 
 async def tails(client: varlog.Cluster) -> list[int]:
@@ -61,12 +76,7 @@ def test_it_is_switched_between_chain_and_broadcast_while_it_is_led() -> None:
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_lost_member_is_replaced(tmp_path: Path, place: int) -> None:
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=4, lost_ms=100) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=4, lost_ms=100) as (cluster, _, journal, leader):
             await leader.append(b"a")
             await cluster.stop_node((await members(journal))[place])
             assert (await leader.append(b"b")).glsn == 2
@@ -81,12 +91,7 @@ def test_nothing_is_acknowledged_while_a_member_is_away_and_it_goes_on_when_it_i
     tmp_path: Path, place: int
 ) -> None:
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, journal, leader):
             await leader.append(b"a")
             away = (await members(journal))[place]
             await cluster.stop_node(away)
@@ -106,12 +111,7 @@ def test_members_pass_on_for_their_leader_alone(tmp_path: Path) -> None:
     """One who was replaced, or never led, gets nothing into the chain, wherever it begins."""
 
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=3) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=3) as (cluster, _, journal, leader):
             await leader.append(b"a")
             info = await journal.info()
             last = info.chain[-1]
@@ -154,12 +154,7 @@ def test_where_nobody_leads_yet_nothing_is_passed_on(tmp_path: Path) -> None:
 
 def test_each_member_passes_on_once_however_often_its_node_registers(tmp_path: Path) -> None:
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=3) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=3) as (cluster, _, journal, leader):
             await leader.append(b"a")
             for restart in (1, 2):
                 await cluster.stop_repository()
@@ -184,12 +179,7 @@ def test_the_tail_is_known_while_a_member_is_away(tmp_path: Path) -> None:
     """What all have acknowledged the others were told."""
 
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=3, lost_ms=60_000) as (cluster, _, journal, leader):
             await leader.append(b"a")
             first, second, last = await members(journal)
             for node in (first, second):
@@ -206,12 +196,7 @@ def test_those_behind_a_member_that_was_started_again_hear_of_what_is_committed(
     """It has bound everything already, so hearing of it changes nothing there; but it is the only one who can tell."""
 
     async def story() -> None:
-        async with (
-            servers(tmp_path, nodes=3, lost_ms=60_000) as cluster,
-            connected(cluster) as client,
-            client.journal("wal", replication="chain") as journal,
-            journal.lead() as leader,
-        ):
+        async with led_chain(tmp_path, nodes=3, lost_ms=60_000) as (cluster, _, journal, leader):
             first, second, last = await members(journal)
             for node in (second, last):  # as if they had crashed before it was on their disks
                 for replica in cluster.nodes[node].replicas.all():
@@ -223,9 +208,13 @@ def test_those_behind_a_member_that_was_started_again_hear_of_what_is_committed(
                 await cluster.stop_node(node)
             for node in (last, second, first):
                 await cluster.start_node(node)
-            for node in (first, second, last):
-                while await committed(cluster, journal, node) < 1:
-                    await asyncio.sleep(0.01)
+            nodes = (first, second, last)
+            for _ in range(3000):
+                found = [await committed(cluster, journal, node) for node in nodes]
+                if min(found) == 1:
+                    break
+                await asyncio.sleep(0.01)
+            assert found == [1, 1, 1]
 
     run(story())
 

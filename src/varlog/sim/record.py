@@ -1,12 +1,13 @@
 """Writes the history of a run while it happens. The dead record nothing: their operations never end."""
 
 from collections.abc import Awaitable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from varlog.base.errors import OutcomeUnknown, VarlogError
 from varlog.base.ids import ProducerToken
 from varlog.client import Ack, Entry
+from varlog.client.entry import EPOCH
 from varlog.sim.checkers.base import describe
 from varlog.sim.history import Append, History, Operation, Subscription, fingerprint
 from varlog.sim.loop import SimulatedLoop
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from varlog.sim.host import Process
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Recorder:

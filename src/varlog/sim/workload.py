@@ -15,11 +15,12 @@ from typing import Any, Protocol
 from varlog.base.errors import OutcomeUnknown, Trimmed, VarlogError
 from varlog.base.ids import ProducerToken
 from varlog.client import Ack, Cluster, JournalLeader, Log, connect
+from varlog.client.entry import EPOCH
 from varlog.sim.candidates import Candidate
 from varlog.sim.history import Append, Find, Read, Subscription, Tail, Trim, fingerprint, payload_bytes
 from varlog.sim.host import Process
 from varlog.sim.pipelines import Journal, Pipeline
-from varlog.sim.record import EPOCH, Recorder, finish_append, microseconds
+from varlog.sim.record import Recorder, finish_append, microseconds
 from varlog.sim.weather import Shape
 
 FOR_EVER = 1e6
