@@ -277,6 +277,7 @@ def test_streams_that_could_not_be_opened_are_when_it_is_asked_again_and_fewer_n
             await made.stop_node(3)
             with pytest.raises(Unavailable, match="2 are connected"):
                 await log.reconfigure(streams=4)
+            assert (await log.info()).streams == 2  # a change that is refused leaves no wish behind
             await made.start_node(3)
             changed = await log.reconfigure(streams=4)
             assert sum(stream.writable for stream in changed.chain[-1].streams) == 4

@@ -158,15 +158,9 @@ class Logs:
             await self._catalog.change_log(number, change)
 
     async def _change_streams(self, log: pb.LogInfo, wanted: int) -> None:
-        """The newest go first; the others never stop."""
-        number = LogId(log.id)
-
-        def change(changed: pb.LogInfo) -> None:
-            changed.streams = wanted
-
-        await self._catalog.change_log(number, change)
+        """The newest go first; the others never stop. Nothing changes if there are too few nodes for more."""
         there = open_streams(log)
-        await self._reconfigurer.replace(number, there[wanted:], max(0, wanted - len(there)))
+        await self._reconfigurer.replace(LogId(log.id), there[wanted:], max(0, wanted - len(there)), wanted=wanted)
 
     async def seal(self, request: Request) -> None:
         """The log ends at its last position, and stays readable."""

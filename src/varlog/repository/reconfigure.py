@@ -59,8 +59,8 @@ class Reconfigurer:
         self._orderer = orderer
         self._links = links
 
-    async def replace(self, number: LogId, ending: list[StreamId], count: int) -> None:
-        """End some streams of the last segment, and add others to it."""
+    async def replace(self, number: LogId, ending: list[StreamId], count: int, *, wanted: int = 0) -> None:
+        """End some streams of the last segment, and add others to it; from then on `wanted` are, if that is said."""
         log = self._catalog.log(number)
         segment = log.chain[-1]
         async with self._opened(log, segment, count, self._candidates()) as fresh:
@@ -70,6 +70,7 @@ class Reconfigurer:
             def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_streams(changed.chain[-1], ends, until)
                 changed.chain[-1].streams.extend(fresh)
+                changed.streams = wanted or changed.streams
 
             await self._end(number, ending, change)
 
