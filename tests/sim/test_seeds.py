@@ -70,6 +70,7 @@ ONCE_FAILED: dict[int, str] = {
     1086: "a reader waited for ever for the end of an ended stream that no replica was left with (I14)",
     829: "a middle member of a chain that had lost its end never said how far it was, and never got it again (I14)",
     745: "a segment was opened again and again to follow one whose only replica had failed (streams)",
+    249: "of a stream that has ended a member was asked every 3 ms for as long as it could not tell (steps)",
     981: "more streams were asked for while nodes were away, refused, and wanted for ever after (I14)",
     1335: "the same, and the repository that was asked no longer led (I14)",
     3384: "the same, with all nodes away (I14)",

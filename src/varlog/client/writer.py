@@ -28,7 +28,7 @@ from varlog.base.errors import (
 )
 from varlog.base.ids import Glsn, Slot
 from varlog.client.context import LogContext
-from varlog.client.limits import FIRST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS
+from varlog.client.limits import FIRST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS, PAUSES_AT_END
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session, Transmission
@@ -250,7 +250,8 @@ class StreamWriter:
             node = self._routes.now(self.route).members[self._turn]
             place = self._routes.place(node)
             self._peer = await self._pool.get(place)
-            self._failures = 0
+            if not self._ended:
+                self._failures = 0  # else the next member is asked each time: who is reached has not answered yet
         except VarlogError:
             self._routes.refresh_soon()  # it may have moved
             self._trouble(None)
@@ -266,7 +267,7 @@ class StreamWriter:
         if self._timer is None and not self._closed:
             if seconds is None:
                 self._failures += 1
-                seconds = pause(self._world, self._failures)
+                seconds = pause(self._world, self._failures, *(PAUSES_AT_END if self._ended else ()))
             self._timer = self._world.clock.call_later(seconds, self._waited)
 
     def _waited(self) -> None:

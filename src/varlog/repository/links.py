@@ -372,7 +372,7 @@ class NodeLinks:
     def _finish_others(self, replica: ReplicaId, stream: pb.StreamInfo) -> None:
         for node in map(NodeId, stream.held_by):
             link, row = self._links.get(node), self.row(node, replica)
-            if link is not None and row is not None and row.state == pb.REPLICA_SEALED:
+            if link is not None and row is not None:
                 self._compare(link, replica, row)
 
     def begin_to_lead(self, log: LogId) -> None:
