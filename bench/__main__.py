@@ -117,7 +117,9 @@ def report(figures: Figures) -> Iterator[str]:
     yield f"| write and sync 1 KiB | {spread([each.sync_1k_s * 1e6 for each in limits], '.0f')} µs |"
     yield f"| the same after 2 ms of rest | {spread([each.sync_1k_rested_s * 1e6 for each in limits], '.0f')} µs |"
     yield f"| three processes at once | {spread([each.sync_1k_three_s * 1e6 for each in limits], '.0f')} µs |"
-    yield f"| three processes syncing 1 MiB | {spread([each.write_three_1m / 1e6 for each in limits], '.0f')} MB/s |"
+    over, fresh = ([rate / 1e6 for rate in rates] for rates in zip(*(each.rates_1m for each in limits), strict=True))
+    yield f"| three processes syncing 1 MiB | {spread(over, '.0f')} MB/s |"
+    yield f"| the same into files only reserved | {spread(fresh, '.0f')} MB/s |"
     yield f"| an append alone, with no log in it | {spread([each.bare_cut_s * 1e6 for each in limits], '.0f')} µs |"
     yield ""
     yield "| work | entries/s | MB/s | p50, ms | p99, ms | CPU per entry, µs | beside the machine | of prototype |"
@@ -181,9 +183,17 @@ def compared(name: str, rounds: list[Round]) -> tuple[str, str]:
             f"{spread(by_syncs, '.2f')} by syncs, {spread(on_path, '.2f')} by syncs and messages, {by_rate}",
         )
     if name in PROTOTYPE_SHARE:
-        shares = [each.rates[name].bytes_per_second * REPLICAS / each.limits.write_three_1m for each in rounds]
-        by_disk = [share / PROTOTYPE_SHARE[name] for share in shares]
-        return f"{spread(shares, '.0%')} of what three processes sync", f"{spread(by_disk, '.2f')} by disk, {by_rate}"
+        written = [each.rates[name].bytes_per_second * REPLICAS for each in rounds]
+        pairs = [
+            (rate / over, rate / fresh)
+            for rate, (over, fresh) in zip(written, (each.limits.rates_1m for each in rounds), strict=True)
+        ]
+        over, fresh = (list(shares) for shares in zip(*pairs, strict=True))
+        by_over, by_fresh = ([share / PROTOTYPE_SHARE[name] for share in shares] for shares in (over, fresh))
+        return (
+            f"{spread(over, '.0%')} of what three processes sync, {spread(fresh, '.0%')} into files only reserved",
+            f"{spread(by_over, '.2f')} and {spread(by_fresh, '.2f')} by disk, {by_rate}",
+        )
     return "", by_rate
 
 

@@ -19,7 +19,6 @@ import os
 import select
 import socket
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
 
+from bench.scratch import scratch
 from varlog.runtime.loop import run
 
 MESSAGE_BYTES = 256
@@ -181,20 +181,20 @@ def measure(folder: Path, seconds: float = 1.0) -> tuple[float, float, float]:
 def _processes(work: Callable[[Path, Connection], None], count: int, folder: Path) -> Iterator[list[Connection]]:
     """So many, each with a file of its own, and a pipe to it."""
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        pipes, processes = [], []
-        for number in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=work, args=(Path(made) / f"file-{number}", theirs))
-            process.start()
-            theirs.close()
-            pipes.append(ours)
-            processes.append(process)
-        yield pipes
-        for pipe in pipes:
-            pipe.close()
-        for process in processes:
-            process.join()
+    place = scratch(folder)
+    pipes, processes = [], []
+    for number in range(count):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(place / f"file-{number}", theirs))
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    yield pipes
+    for pipe in pipes:
+        pipe.close()
+    for process in processes:
+        process.join()
 
 
 # ---------------------------------------------------------------- blocking sockets

@@ -5,13 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import varlog
+from bench.scratch import scratch, wait_for_rest
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -51,23 +51,24 @@ def running_cluster(
     This process, which is the client, does nothing but the bench, and says so as an application may.
     """
     varlog.tune_process()
-    with tempfile.TemporaryDirectory(dir=folder, prefix="bench-") as data:
-        command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", data, "--nodes", str(nodes), "--port", "0"]
-        if etcd:
-            command += ["--repositories", str(repositories), "--etcd", ",".join(etcd)]
-        up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            assert up.stdout is not None
-            for line in up.stdout:
-                if line.startswith("ready "):
-                    listed = json.loads((Path(data) / "processes.json").read_text())
-                    yield RunningCluster(
-                        line.split()[1],
-                        [Process(each["role"], each["id"], each["pid"], each["address"]) for each in listed],
-                    )
-                    break
-            else:
-                raise RuntimeError(f"the cluster did not start: exit status {up.wait()}")
-        finally:
-            up.send_signal(signal.SIGTERM)
-            up.wait()
+    data = scratch(folder)
+    wait_for_rest(data)
+    command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", str(data), "--nodes", str(nodes), "--port", "0"]
+    if etcd:
+        command += ["--repositories", str(repositories), "--etcd", ",".join(etcd)]
+    up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert up.stdout is not None
+        for line in up.stdout:
+            if line.startswith("ready "):
+                listed = json.loads((data / "processes.json").read_text())
+                yield RunningCluster(
+                    line.split()[1],
+                    [Process(each["role"], each["id"], each["pid"], each["address"]) for each in listed],
+                )
+                break
+        else:
+            raise RuntimeError(f"the cluster did not start: exit status {up.wait()}")
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait()

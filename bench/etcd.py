@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
-from tempfile import TemporaryDirectory
 from typing import cast
 
 from tools.etcd import running
 
+from bench.scratch import scratch
 from varlog.base.ids import LogId, NodeId, Slot, StreamId
 from varlog.core.ordering.cut import Cut
 from varlog.metadata.etcd import EtcdConfig, EtcdStore
@@ -191,7 +191,7 @@ def main() -> None:
     for line in report("in memory", run(in_memory(seconds))):
         print(line)
     for members in (1, 3):
-        with TemporaryDirectory(dir=options.folder, prefix="bench-") as folder, running(Path(folder), members) as etcd:
+        with running(scratch(options.folder), members) as etcd:
             for line in report(f"{members} member{'s' * (members > 1)}", run(figures(etcd.endpoints, seconds))):
                 print(line, flush=True)
 

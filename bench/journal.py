@@ -10,12 +10,12 @@ import asyncio
 import os
 import signal
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
 import varlog
 from bench.cluster import RunningCluster, running_cluster
+from bench.scratch import scratch
 from varlog.runtime.loop import run
 
 ROUNDS = 30
@@ -98,5 +98,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        run(main(Path(name)))
+    run(main(scratch()))

@@ -13,12 +13,12 @@ import signal
 import statistics
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tools.etcd import running
 
 import varlog
 from bench.cluster import Process, RunningCluster, running_cluster
+from bench.scratch import scratch
 from varlog.runtime.loop import run
 
 REPOSITORIES = NODES = 3
@@ -77,8 +77,7 @@ def main() -> None:
     print(f"{REPOSITORIES} repositories on an etcd of {options.members}, {NODES} nodes; the leading one killed.")
     for number in range(1, options.rounds + 1):
         with (
-            TemporaryDirectory(dir=Path.cwd(), prefix="bench-") as folder,
-            running(Path(folder), options.members) as etcd,
+            running(scratch(Path.cwd()), options.members) as etcd,
             running_cluster(Path.cwd(), NODES, REPOSITORIES, etcd.endpoints) as cluster,
         ):
             pause, before, after = run(measure(cluster))

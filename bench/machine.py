@@ -4,6 +4,8 @@
 - `sync`: writing N bytes over blocks that were written before, then fdatasync; one process, without a
   pause or, as an append that is alone meets the disk, after a pause.
 - `sync_three`: the same by three processes at once, as three replicas on one machine do it.
+- `append_three`: three processes that write one block after the other, synced each, into files that were reserved and
+  never written, as those of a log are until it recycles some. The pages and blocks for it are made meanwhile.
 - `bare`: the messages and syncs of an append with no log in them, under `cut`, `leader`, and that on plain sockets.
 - `call`: a call of a small Python method, over and over; most of what an append costs is some hundreds of those.
 """
@@ -12,19 +14,22 @@ import multiprocessing
 import os
 import socket
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench import bare
+from bench.scratch import scratch
 
 ROUNDS = 20_000
 """Most syncs of one process."""
 REST_S = 0.002
 """About the time between two syncs of a node when appends come one after the other."""
 FILE_BYTES = 64 << 20
+"""What is written over."""
+RESERVED_BYTES = 512 << 20
+"""More than is written in the time."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,15 @@ class Machine:
     sync_1k_rested_s: float
     sync_1k_three_s: float
     write_three_1m: float
+    append_three_1m: float
     bare_cut_s: float
     bare_leader_s: float
     bare_sockets_s: float
+
+    @property
+    def rates_1m(self) -> tuple[float, float]:
+        """What three processes sync, 1 MiB each time: over blocks that were written before, and into reserved ones."""
+        return self.write_three_1m, self.append_three_1m
 
     @property
     def append_alone_s(self) -> float:
@@ -54,14 +65,14 @@ class Machine:
 
 def measure(folder: Path, seconds: float = 0.5) -> Machine:
     """Takes some seconds."""
-    with tempfile.TemporaryDirectory(dir=folder) as made:
-        place = Path(made)
-        one, _ = sync(place, 1, 1024, seconds)
-        rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
-        three, _ = sync(place, 3, 1024, seconds)
-        _, rate_1m = sync(place, 3, 1 << 20, seconds)
-        bares = bare.measure(place, seconds)
-    return Machine(call(), echo(2000), one, rested, three, rate_1m, *bares)
+    place = scratch(folder)
+    one, _ = sync(place, 1, 1024, seconds)
+    rested, _ = sync(place, 1, 1024, seconds, pause=REST_S)
+    three, _ = sync(place, 3, 1024, seconds)
+    _, over_1m = sync(place, 3, 1 << 20, seconds)
+    _, fresh_1m = sync(place, 3, 1 << 20, seconds, fresh=True)
+    bares = bare.measure(place, seconds)
+    return Machine(call(), echo(2000), one, rested, three, over_1m, fresh_1m, *bares)
 
 
 class _Counter:
@@ -114,13 +125,16 @@ def _receive(connection: socket.socket, size: int) -> None:
         size -= len(connection.recv(size))
 
 
-def sync(folder: Path, processes: int, size: int, seconds: float, pause: float = 0.0) -> tuple[float, float]:
+def sync(
+    folder: Path, processes: int, size: int, seconds: float, pause: float = 0.0, *, fresh: bool = False
+) -> tuple[float, float]:
     """Median seconds of one write and sync, and bytes a second of all processes together."""
     context = multiprocessing.get_context("spawn")
     pipes, workers = [], []
     for number in range(processes):
         ours, theirs = context.Pipe()
-        worker = context.Process(target=_sync_worker, args=(folder / f"sync-{number}", size, seconds, pause, theirs))
+        path = folder / f"{'reserved' if fresh else 'written'}-{number}"
+        worker = context.Process(target=_sync_worker, args=(path, size, seconds, pause, fresh, theirs))
         worker.start()
         pipes.append(ours)
         workers.append(worker)
@@ -135,11 +149,14 @@ def sync(folder: Path, processes: int, size: int, seconds: float, pause: float =
     return statistics.median(times), sum(size * len(result) / sum(result) for result in results)
 
 
-def _sync_worker(path: Path, size: int, seconds: float, pause: float, pipe: Connection) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+def _sync_worker(path: Path, size: int, seconds: float, pause: float, fresh: bool, pipe: Connection) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     block = os.urandom(size)
+    file_bytes = RESERVED_BYTES if fresh else FILE_BYTES
+    if fresh:
+        os.posix_fallocate(descriptor, 0, file_bytes)
     filler = bytes(1 << 20)
-    for offset in range(0, FILE_BYTES, len(filler)):
+    for offset in range(0, 0 if fresh else file_bytes, len(filler)):
         os.pwrite(descriptor, filler, offset)
     os.fsync(descriptor)
     pipe.send("ready")
@@ -153,9 +170,8 @@ def _sync_worker(path: Path, size: int, seconds: float, pause: float, pipe: Conn
         os.pwrite(descriptor, block, offset)
         os.fdatasync(descriptor)
         times.append(time.perf_counter() - start)
-        offset = (offset + size) % (FILE_BYTES - size)
+        offset = (offset + size) % (file_bytes - size)
     os.close(descriptor)
-    path.unlink()
     pipe.send(times)
 
 

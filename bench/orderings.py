@@ -12,7 +12,6 @@ import asyncio
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable
 from itertools import pairwise
@@ -21,6 +20,7 @@ from pathlib import Path
 import varlog
 from bench import appends, machine
 from bench.cluster import RunningCluster, running_cluster
+from bench.scratch import scratch
 from varlog.runtime.loop import run
 
 ORDERINGS = ("cut", "leader", "sequencer")
@@ -148,5 +148,4 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        run(main(Path(name)))
+    run(main(scratch()))

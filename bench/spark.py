@@ -11,7 +11,6 @@ import argparse
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import varlog
 from bench.cluster import RunningCluster, running_cluster
+from bench.scratch import scratch
 from varlog.spark import archive_log, local_session, read
 from varlog.spark.audit import audit
 from varlog.spark.options import Options
@@ -63,16 +63,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
     options = parser.parse_args()
     share, rounds = (20, 1) if options.quick else (1, ROUNDS)
-    with (
-        tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-spark-") as made,
-        running_cluster(options.folder) as cluster,
-    ):
+    made = scratch(options.folder)
+    with running_cluster(options.folder) as cluster:
         spark = local_session("bench", settings={**SETTINGS, "spark.sql.warehouse.dir": f"{made}/warehouse"})
         readings = [
-            reading(spark, cluster, Path(made), f"{rows // share:,} × {size} B", rows // share, size, rounds)
+            reading(spark, cluster, made, f"{rows // share:,} × {size} B", rows // share, size, rounds)
             for rows, size in ((10_000_000, 100), (1_000_000, 1024))
         ]
-        own, rate = micro_batches(spark, cluster, Path(made), MICRO_BATCHES // share + 2)
+        own, rate = micro_batches(spark, cluster, made, MICRO_BATCHES // share + 2)
         spark.stop()
     report(readings, own, rate)
 

@@ -11,6 +11,7 @@ seconds under the same load.
 
 import asyncio
 import os
+import select
 import signal
 import statistics
 import time
@@ -85,6 +86,14 @@ def process(cluster: RunningCluster, role: str, number: int | None = None) -> Pr
     return next(each for each in cluster.processes if each.role == role and number in (None, each.number))
 
 
+def kill(pid: int) -> None:
+    """On return it is gone: who is killed in the middle of a sync is there until that ends, and its connections are."""
+    gone = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([gone], [], [])
+    os.close(gone)
+
+
 async def killed(cluster: RunningCluster, ordering: str) -> tuple[float, float]:
     """Seconds from the moment the loss is noticed to the first append that goes on, and to the first that waited."""
     async with varlog.connect(cluster.url) as connected:
@@ -92,7 +101,7 @@ async def killed(cluster: RunningCluster, ordering: str) -> tuple[float, float]:
         load = Load(log)
         await asyncio.sleep(BEFORE_S)
         head = (await log.info()).chain[-1].streams[0].members[0]
-        os.kill(process(cluster, "node", head).pid, signal.SIGKILL)
+        kill(process(cluster, "node", head).pid)
         noticed = time.perf_counter() + RepositoryConfig().lost_ms / 1000
         await asyncio.sleep(noticed - time.perf_counter() - 0.1)
         resumed = await load.first_of_next_segment() - noticed
