@@ -20,7 +20,7 @@ from pathlib import Path
 import varlog
 from bench import appends, machine
 from bench.cluster import RunningCluster, running_cluster
-from bench.scratch import scratch
+from bench.scratch import scratch, wait_for_rest
 from varlog.runtime.loop import run
 
 ORDERINGS = ("cut", "leader", "sequencer")
@@ -144,6 +144,7 @@ async def main(folder: Path) -> None:
                 async with connected.journal("wal") as journal, journal.lead() as leader:
                     alone, limits = await rates(cluster, folder, logs | {"journal": leader})
                 compare(alone, limits)
+                await asyncio.to_thread(wait_for_rest, folder)  # what was written is written back
             await switches(await connected.create_log("switched", ordering="cut", replicas=3))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import varlog
 from bench.cluster import Process, running_cluster
+from bench.scratch import scratch
 from varlog.runtime.loop import run
 
 REBUILD_MS = 500
@@ -57,7 +58,7 @@ async def _measure(url: str, processes: list[Process], folder: Path, size: int) 
         first, second = (await log.info()).chain[0].streams[0].members
         source = _files_of(next(each for each in processes if (each.role, each.number) == ("node", second)))
         stored = sum(path.stat().st_size for path in source)
-        plain = stored / _plain_copy(source, folder / "bench-plain-copy")
+        plain = stored / _plain_copy(source, scratch(folder))
         gone = next(each.pid for each in processes if (each.role, each.number) == ("node", first))
         os.kill(gone, signal.SIGSTOP)  # a dead one would be started again
         try:
@@ -87,15 +88,14 @@ def _files_of(node: Process) -> list[Path]:
     return [path for path in sorted(data.glob("replicas/*/*.data")) if not path.name.startswith("free-")]
 
 
-def _plain_copy(files: list[Path], target: Path) -> float:
+def _plain_copy(files: list[Path], folder: Path) -> float:
     """Seconds to read, write and sync all of it."""
     start = time.perf_counter()
     for path in files:
-        with path.open("rb", buffering=0) as read, target.open("wb", buffering=0) as written:
+        with path.open("rb", buffering=0) as read, (folder / path.name).open("wb", buffering=0) as written:
             while piece := read.read(PIECE_BYTES):
                 written.write(piece)
             os.fdatasync(written.fileno())
-        target.unlink()
     return time.perf_counter() - start
 
 
