@@ -96,6 +96,19 @@ def test_what_is_not_text_is_not_changed_into_some(
     assert export_rows(spark, servers.url, log.name, 1, None, str(tmp_path / "all"), "parquet") == 2
 
 
+def test_how_long_a_question_may_take_is_told_to_all_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """Told something that makes no sense, each of them complains."""
+    nobody, path = "varlog://127.0.0.1:1", str(tmp_path / "out.json")
+    frame = spark.createDataFrame([(b"a",)], ["payload"])
+    for work in (
+        lambda: export_rows(spark, nobody, "orders", 1, None, path, "json", timeout=-1.0),
+        lambda: import_rows(frame, nobody, "orders", timeout=-1.0),
+        lambda: run_query(spark, nobody, [Part("orders")], "select * from orders", 10, timeout=-1.0),
+    ):
+        with pytest.raises(Exception, match="option 'timeout'"):
+            work()
+
+
 def test_files_are_cut_alike_on_any_number_of_cores(spark: SparkSession, tmp_path: Path) -> None:
     """A task that is repeated under the same identity must have the same rows."""
     path = tmp_path / "large.jsonl"

@@ -22,6 +22,7 @@ def export(arguments: Arguments) -> None:
         form = format_of(arguments.path, arguments.format)
         stop = last + 1 if last else None
         url = cluster_url(arguments)
-        rows = export_rows(spark, url, arguments.log, first or "earliest", stop, arguments.path, form)
+        start, path = first or "earliest", arguments.path
+        rows = export_rows(spark, url, arguments.log, start, stop, path, form, arguments.timeout)
     facts = {"log": arguments.log, "path": arguments.path, "format": form, "rows": rows}
     Printer(arguments.output).done(facts, f"{rows:,} entries of {arguments.log} are in {arguments.path}")

@@ -21,6 +21,6 @@ def import_files(arguments: Arguments) -> None:
 
         form = format_of(arguments.path, arguments.format)
         frame = rows_in(spark, arguments.path, form, arguments.key)
-        rows = import_rows(frame, cluster_url(arguments), arguments.log, arguments.identity)
+        rows = import_rows(frame, cluster_url(arguments), arguments.log, arguments.identity, arguments.timeout)
     facts = {"log": arguments.log, "path": arguments.path, "format": form, "rows": rows}
     Printer(arguments.output).done(facts, f"{rows:,} rows of {arguments.path} are in {arguments.log}")

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from varlog.base.errors import InvalidArgument
-from varlog.cli.frame import Arguments, Commands, add_command, cluster_url, positive
+from varlog.cli.frame import DEFAULT_TIMEOUT_S, Arguments, Commands, add_command, cluster_url, positive
 from varlog.cli.output import Column, Printer, payload, plain
 from varlog.cli.small_spark import add_spark_flags, small_spark, told
 
@@ -56,7 +56,7 @@ def sql(arguments: Arguments) -> None:
     logs = mentioned(arguments.query, known_logs(url, arguments.timeout))
     parts = chosen([parse_part(text) for text in arguments.ranges], logs)
     with small_spark(arguments.master) as spark, told():
-        columns, rows = run_query(spark, url, parts, arguments.query, arguments.limit + 1)
+        columns, rows = run_query(spark, url, parts, arguments.query, arguments.limit + 1, arguments.timeout)
     printer = Printer(arguments.output)
     shown = rows[: arguments.limit]
     printer.table(
@@ -115,7 +115,7 @@ def mentioned(query: str, logs: list[str]) -> list[str]:
 
 
 def run_query(
-    spark: "SparkSession", url: str, parts: list[Part], query: str, limit: int
+    spark: "SparkSession", url: str, parts: list[Part], query: str, limit: int, timeout: float = DEFAULT_TIMEOUT_S
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the columns, and so many rows at most."""
     from pyspark.sql import Row
@@ -130,7 +130,8 @@ def run_query(
         return {name: unwrapped(each) for name, each in value.items()} if isinstance(value, dict) else value
 
     for part in parts:
-        read(spark, url, part.log, part.start, part.stop).createOrReplaceTempView(f"`{part.log}`")
+        frame = read(spark, url, part.log, part.start, part.stop, timeout=timeout)
+        frame.createOrReplaceTempView(f"`{part.log}`")
     frame = spark.sql(query)
     names = told_apart(frame.columns)
     rows = frame.limit(limit).collect()

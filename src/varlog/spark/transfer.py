@@ -7,7 +7,7 @@ from pyspark.sql import functions as sql
 from varlog.base.errors import InvalidArgument
 from varlog.spark.columns import WRITTEN
 from varlog.spark.frame import Bound, read
-from varlog.spark.limits import IMPORT_BYTES
+from varlog.spark.limits import IMPORT_BYTES, TIMEOUT_SECONDS
 from varlog.spark.source import VarlogDataSource
 
 FORMATS = ("json", "csv", "parquet")
@@ -71,19 +71,31 @@ def _lines(spark: SparkSession, path: str, key: str | None) -> DataFrame:
     return lines.withColumn("key", sql.get_json_object("payload", f"$.{key}"))
 
 
-def import_rows(frame: DataFrame, url: str, log: str, identity: str | None = None) -> int:
+def import_rows(
+    frame: DataFrame, url: str, log: str, identity: str | None = None, timeout: float = TIMEOUT_SECONDS
+) -> int:
     """Append all rows; how many there were. Under an identity, those that are there already are not appended again."""
     counted, observed = _counted(frame)
     writer = counted.write.format(VarlogDataSource.name()).option("cluster", url).option("log", log)
+    writer = writer.option("timeout", str(timeout))
     if identity is not None:
         writer = writer.option("identity", identity)
     writer.mode("append").save()
     return int(observed.get["rows"])
 
 
-def export_rows(spark: SparkSession, url: str, log: str, start: Bound, stop: Bound | None, path: str, form: str) -> int:
+def export_rows(
+    spark: SparkSession,
+    url: str,
+    log: str,
+    start: Bound,
+    stop: Bound | None,
+    path: str,
+    form: str,
+    timeout: float = TIMEOUT_SECONDS,
+) -> int:
     """Write a range into a folder, which must not be there yet; how many entries. What is no text fits Parquet only."""
-    frame = read(spark, url, log, start, stop)
+    frame = read(spark, url, log, start, stop, timeout=timeout)
     if form != "parquet":
         texts = (f"validate_utf8(cast({name} AS string)) AS {name}" for name in ("key", "payload"))
         frame = frame.selectExpr("glsn", "stream", "slot", "time", *texts)
