@@ -129,6 +129,20 @@ def test_a_sequence_that_skips_starts_anew() -> None:
     assert table.next_sequence(name(2)) == 58
 
 
+def test_who_sent_elsewhere_meanwhile_goes_on_behind_that_and_never_goes_back() -> None:
+    table = ProducerTable()
+    for sequence in range(3):
+        table.record(name(1), sequence, Slot(sequence), 1)
+    table.begin(name(1), 2)
+    assert (table.next_sequence(name(1)), table.find(name(1), 0)) == (3, (0, 1))
+    table.begin(name(1), 7)
+    assert (table.next_sequence(name(1)), table.find(name(1), 0)) == (7, None)
+    table.record(name(1), 7, Slot(3), 1)
+    assert (table.next_sequence(name(1)), table._rows) == (8, 1)
+    table.begin(name(2), 4)
+    assert table.next_sequence(name(2)) == 4
+
+
 def test_a_damaged_snapshot_is_refused() -> None:
     table = ProducerTable()
     table.record(name(1), 0, Slot(0), 1)

@@ -137,6 +137,8 @@ class Outlet:
             self._begin(route, producer, past.next_sequence)
             return
         asked = await ask_producer(self._context, route, producer, deadline, begin=past.next_sequence)
+        if asked.next_sequence < past.next_sequence:
+            raise Unavailable(f"stream {route.id} has ended meanwhile: open the producer again")
         self._begin(route, producer, asked.next_sequence)
 
     def _begin(self, route: StreamRoute, producer: bytes, sequence: int) -> None:

@@ -84,10 +84,21 @@ class ProducerTable:
         return window.first if window is not None else 0
 
     def begin(self, producer: bytes, sequence: int) -> None:
-        """Expect this sequence next of a producer that is not known. Forgotten unless a batch follows."""
-        if producer not in self._windows and producer != NO_PRODUCER:
-            self._windows[producer] = _Window(sequence)
+        """Expect this sequence next of a producer, or a later one if the stream has it already.
+
+        He sent the others elsewhere, to streams that have ended. Forgotten unless a batch follows.
+        """
+        window = self._windows.get(producer)
+        if producer != NO_PRODUCER and (window is None or window.next < sequence):
+            self._replace(producer, sequence)
             self._forget_silent()
+
+    def _replace(self, producer: bytes, sequence: int) -> _Window:
+        """What is remembered of a producer is not dense with what comes: that begins anew."""
+        before = self._windows.get(producer)
+        self._rows -= len(before.rows) // 2 if before is not None else 0
+        window = self._windows[producer] = _Window(sequence)
+        return window
 
     def _forget_silent(self) -> None:
         if len(self._windows) > limits.PRODUCERS_PER_STREAM:
@@ -112,9 +123,7 @@ class ProducerTable:
             return
         window = self._windows.get(producer)
         if window is None or sequence > window.next:
-            # If the stream skipped some, what is remembered is no longer dense with what comes.
-            self._rows -= len(window.rows) // 2 if window is not None else 0
-            window = self._windows[producer] = _Window(sequence)
+            window = self._replace(producer, sequence)
         self._windows.move_to_end(producer)
         rows = window.rows
         if sequence == window.first + len(rows) // 2:
