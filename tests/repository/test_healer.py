@@ -155,3 +155,55 @@ def test_a_named_producer_goes_on_in_sequence_on_another_stream(tmp_path: Path) 
             assert found == [b"0", b"1", b"2", b"3"]
 
     run(story())
+
+
+def test_a_named_producer_that_comes_back_to_a_stream_goes_on_behind_what_it_sent_elsewhere(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            log = await connected.create_log("orders", replicas=3, streams=2)
+            acks = []
+            for stream in (1, 2):
+                async with log.producer(id="etl", stream=stream, linger=0) as producer:
+                    await producer.open()
+                    for _ in range(2):
+                        number = producer.next_sequence
+                        acks.append(await (await producer.send_batch([b"%d" % number], sequence=number)))
+            assert [ack.stream for ack in acks] == [1, 1, 2, 2]
+            await log.reconfigure(streams=1)  # the second ends
+            async with log.producer(id="etl", stream=1, linger=0) as producer:
+                await producer.open()
+                assert producer.next_sequence == 4
+                again = [await (await producer.send_batch([b"%d" % number], sequence=number)) for number in (2, 3)]
+                assert again == acks[2:]
+                assert (await (await producer.send_batch([b"4"], sequence=4))).glsn == 5
+            found = [bytes(entry.payload) async for entry in log.subscribe(stop=await log.tail() + 1)]
+            assert found == [b"0", b"1", b"2", b"3", b"4"]
+
+    run(story())
+
+
+def test_a_log_that_cannot_be_healed_holds_nobody_else_up(tmp_path: Path) -> None:
+    """What was acknowledged in it only the lost node can tell. Others leave a node that drains nevertheless."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            stuck = await connected.create_log("stuck", ordering="leader", replicas=1)
+            (lost,) = (await stuck.info()).chain[0].streams[0].members
+            await cluster.stop_node(lost)
+            while not (await connected.status()).logs[0].trouble:
+                await asyncio.sleep(0.02)
+            other = await connected.create_log("other", replicas=1)
+            (leaving,) = (await other.info()).chain[0].streams[0].members
+            await connected.drain_node(leaving)
+            while leaving in (await other.info()).chain[-1].streams[-1].members:
+                await asyncio.sleep(0.02)
+            assert (await other.append(b"a")).glsn == 1
+            assert (await connected.status()).logs[0].trouble
+
+    run(story())

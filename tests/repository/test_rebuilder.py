@@ -15,6 +15,7 @@ import varlog
 from varlog.base.errors import NotFound, ReplicaFailed
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import DiskFailed
+from varlog.repository import survey
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
@@ -294,5 +295,35 @@ def test_a_copy_that_has_rotted_before_it_is_swapped_in_is_given_up(target: int)
             with pytest.raises(ReplicaFailed, match="damaged since"):
                 await swap
             assert changed == []
+
+    run(story())
+
+
+def test_a_copy_whose_source_is_gone_takes_nobodys_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "COPIES_AT_ONCE", 1)
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=0, **QUICK) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as connected,
+        ):
+            for node in range(1, 5):
+                await cluster.start_node(node, copy_bytes_per_s=SLOW)
+            log = await cluster.create_log(replicas=1)
+            (only,) = log.chain[0].streams[0].members
+            await fill(cluster, log, 100, LARGE)
+            await seal(cluster, log)
+            await connected.drain_node(only)
+            await first_stream(cluster, lambda stream: stream.HasField("copy"))
+            await cluster.stop_node(only)
+            other = await connected.create_log("other", replicas=2)
+            await other.append(b"a")
+            await other.seal()
+            stays, lost = (await other.info()).chain[0].streams[0].members
+            await cluster.stop_node(lost)
+            while lost in (members := (await other.info()).chain[0].streams[0].members):
+                await asyncio.sleep(0.02)
+            assert stays in members
+            assert (await first_stream(cluster, lambda _: True)).HasField("copy"), "it waits for its source"
 
     run(story())

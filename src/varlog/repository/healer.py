@@ -6,8 +6,8 @@
         3. one change of the log's record: these are finalized with these ends, those are new
         4. members that are left seal and finish; who waits for an append there learns what became of it
 
-Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt,
-and go one log at a time.
+Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt that
+can be healed, and go one log at a time.
 
 Streams that are not hurt never stop. Nothing is ended before its replacement is open on every member: with
 too few nodes left a stream waits for its own to come back, which is all that can be done.
@@ -87,8 +87,7 @@ class Healer:
         calm = True
         for number in list(self._catalog.logs):
             if self._hurt(number):
-                calm = False
-                await self._look_at(number, urgent=True)
+                calm &= not await self._look_at(number, urgent=True)
             elif not self._leaving(number):
                 self._troubles.pop(number, None)
         for number in list(self._catalog.logs) if calm else ():

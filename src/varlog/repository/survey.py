@@ -98,8 +98,11 @@ class Survey:
         return sorted(found, key=lambda node: (busy.count(node), node))
 
     def choose(self, name: ReplicaId, stream: pb.StreamInfo, lost: NodeId, *, only_fit: bool) -> NodeId | None:
-        """The node to copy to, if there is one, and not too much is copied already."""
-        under_way = [each.copy.node for each in self.ended.copied.values()]
+        """The node to copy to, if there is one, and not too much is copied already.
+
+        Copies that wait for somebody to copy from take nobody's place: he may be gone for good.
+        """
+        under_way = [each.copy.node for copied, each in self.ended.copied.items() if self.sources(copied, each)]
         if len(under_way) >= COPIES_AT_ONCE:
             return None
         row = self._links.row(lost, name)
