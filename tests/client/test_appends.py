@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.client.scripted import PATIENCE_S, Node, fail_with, run, scripted
+from tests.servers import servers
 
-from varlog import Ack, Log
+from varlog import Ack, Log, connect
 from varlog.base.errors import (
     InvalidArgument,
     NoSpace,
@@ -287,6 +289,43 @@ def test_of_a_stream_that_has_ended_each_member_is_asked_in_turn(batches: int) -
             cluster.change()
             assert [ack.first for ack in await asyncio.gather(*waiting)] == list(range(2, batches + 2))
             assert len(cluster.nodes[0].appends) == batches + 1, "the primary would have come last"
+
+    run(story())
+
+
+def test_of_a_stream_that_has_ended_and_lost_a_member_those_left_are_asked() -> None:
+    """Both are heard of at once: its primary was removed by force."""
+
+    async def story() -> None:
+        async with scripted(nodes=2, replicas=2) as (cluster, client):
+            log = client.log("log")
+            await log.append(b"first")
+            held: list[Callable[[], None]] = []
+            cluster.nodes[0].on_append = hold(held)
+            waiting = asyncio.ensure_future(log.append(b"second"))
+            await until(lambda: bool(held))
+            cluster.stream(1).members = [2]
+            cluster.info.sealed = True
+            cluster.change()
+            assert (await waiting).first == 2
+
+    run(story())
+
+
+def test_an_append_to_a_log_that_is_removed_is_of_unknown_outcome_and_given_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2, lost_ms=60_000) as made,
+            connect(f"varlog://{made.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", replicas=2)
+            await log.append(b"first")
+            await made.stop_node((await log.info()).chain[0].streams[0].members[1])
+            waiting = asyncio.ensure_future(log.append(b"second", timeout=60.0))
+            await asyncio.sleep(0.1)
+            await client.remove_log("orders")
+            with pytest.raises(OutcomeUnknown, match="the log was removed"):
+                await waiting
 
     run(story())
 

@@ -405,6 +405,30 @@ def test_a_condition_whose_position_was_given_up_is_not_met(tmp_path: Path, brak
     run(story())
 
 
+def test_what_waits_behind_a_batch_that_was_given_up_goes_on(tmp_path: Path, brake: Brake) -> None:
+    """Its sender was told that nobody knows, then its place was filled: nobody asks for the next one but we."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with (
+                two_clients(cluster) as (writer, other),
+                writer.producer(linger=0, timeout=2.0) as producer,
+            ):
+                slow = await producer.send(b"slow")
+                await asyncio.sleep(1.0)
+                waiting = await producer.send(b"waiting")
+                with pytest.raises(OutcomeUnknown):
+                    await slow
+                assert (await other.append(b"next")).glsn == 2
+                brake.released.set()
+                assert (await waiting).glsn == 3
+                with pytest.raises(OutcomeUnknown):
+                    await producer.flush()
+
+    run(story())
+
+
 # ---------------------------------------------------------------- tokens
 
 

@@ -148,6 +148,7 @@ class ChainWriter:
             self._peer = await self._context.pool.get(self._routes.place(self._first.members[0]))
             self._failures = 0
         except VarlogError:
+            self._peer = None
             self._routes.refresh_soon()  # it may have moved
             self._put_off()
         finally:
@@ -195,7 +196,12 @@ class ChainWriter:
         if certain:
             self._owner.refused(self, batch, error, [])
         else:
-            batch.doubtful(OutcomeUnknown(error.message))
+            self._doubtful(batch, error.message)
+
+    def _doubtful(self, batch: Carried, why: str) -> None:
+        """Nobody can tell whether it is in the log; what waits behind it goes on."""
+        batch.doubtful(OutcomeUnknown(why))
+        self._has_room()
 
     def _may_move(self, flight: Flight[Carried]) -> bool:
         """Its place is taken by another. Unless somebody may look for it there, or it had to be there, it goes on."""
@@ -208,7 +214,7 @@ class ChainWriter:
             return False
         if batch.told:
             self._end(flight)
-            batch.doubtful(OutcomeUnknown("its place in the log was given up"))
+            self._doubtful(batch, "its place in the log was given up")
             return False
         return True
 
@@ -309,7 +315,7 @@ class ChainWriter:
                 placed = None
         except Trimmed as trimmed:
             self._end(flight)
-            batch.doubtful(OutcomeUnknown(trimmed.message))
+            self._doubtful(batch, trimmed.message)
             return
         if self._closed:
             return

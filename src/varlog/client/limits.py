@@ -21,8 +21,8 @@ FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 """Between attempts to reach someone who was not there: doubled each time, with jitter."""
 
-PAUSES_AT_END = (0.002, 0.1)
-"""The same, first and longest, towards members of a stream that has ended: they are told of that while we are."""
+FIRST_PAUSE_AT_END_SECONDS = 0.002
+"""The same towards members of a stream that has ended: they are told of that while we are, in a moment each."""
 
 # ---------------------------------------------------------------- appends
 

@@ -26,11 +26,10 @@ class Doubt:
         self.repeated = False
 
 
-def pause(
-    world: World, failures: int, first: float = FIRST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
-) -> float:
+def pause(world: World, failures: int, first: float = FIRST_PAUSE_SECONDS) -> float:
     """Seconds to wait after so many failures in a row."""
-    return min(longest, first * (1 << min(failures, 16))) * world.random.uniform(0.5, 1.0)
+    longest = min(LONGEST_PAUSE_SECONDS, first * (1 << min(failures, 16)))
+    return longest * world.random.uniform(0.5, 1.0)
 
 
 class Repositories:

@@ -160,10 +160,14 @@ class Session(Generic[Batch]):
         """Of a forgotten session, once no answer is awaited: what is certainly not in the log, and what may be."""
         if not self.forgotten or any(each.open for each in self.unresolved.values()):
             return None
+        return self.given_up()
+
+    def given_up(self) -> tuple[list[Batch], list[Batch]]:
+        """Wait for no more answers: what is certainly not in the log, and what may be."""
         left = list(self.unresolved.values())
         self.unresolved.clear()
-        certain = [each.batch for each in left if not each.unknown]
-        return certain, [each.batch for each in left if each.unknown]
+        certain = [each.batch for each in left if not each.open and not each.unknown]
+        return certain, [each.batch for each in left if each.open or each.unknown]
 
     # ------------------------------------------------------------
 

@@ -28,7 +28,12 @@ from varlog.base.errors import (
 )
 from varlog.base.ids import Glsn, Slot
 from varlog.client.context import LogContext
-from varlog.client.limits import FIRST_ANSWER_SECONDS, LONGEST_ANSWER_SECONDS, PAUSES_AT_END
+from varlog.client.limits import (
+    FIRST_ANSWER_SECONDS,
+    FIRST_PAUSE_AT_END_SECONDS,
+    FIRST_PAUSE_SECONDS,
+    LONGEST_ANSWER_SECONDS,
+)
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session, Transmission
@@ -201,17 +206,29 @@ class StreamWriter:
 
     def look(self) -> None:
         """The log has changed: of a stream that has ended, any member tells what became of what was sent."""
-        if self._ended or self._routes.now(self.route).end is None:
+        now = self._routes.now(self.route)
+        if now not in self._routes.streams:
+            self._give_up()
+        if self._ended or now.end is None:
             return
         self._ended = True
         if not self.idle and not self._closed:
             self._ask_others()
 
+    def _give_up(self) -> None:
+        """The log was removed: nobody will ever tell."""
+        for session in self.sessions():
+            certain, doubtful = session.given_up()
+            for batch in doubtful:
+                batch.doubtful(OutcomeUnknown("the log was removed while it was on its way"))
+            if certain:
+                self._owner.returned(self, certain)
+
     def _ask_others(self) -> None:
         """The primary comes last: most likely it is what was lost."""
         self._peer = None
         self._failures = 0
-        self._turn = 1 % len(self.route.members)
+        self._turn = 1
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -247,8 +264,8 @@ class StreamWriter:
 
     async def _connect(self) -> None:
         try:
-            node = self._routes.now(self.route).members[self._turn]
-            place = self._routes.place(node)
+            members = self._routes.now(self.route).members
+            place = self._routes.place(members[self._turn % len(members)])  # one may have been removed meanwhile
             self._peer = await self._pool.get(place)
             if not self._ended:
                 self._failures = 0  # else the next member is asked each time: who is reached has not answered yet
@@ -267,7 +284,8 @@ class StreamWriter:
         if self._timer is None and not self._closed:
             if seconds is None:
                 self._failures += 1
-                seconds = pause(self._world, self._failures, *(PAUSES_AT_END if self._ended else ()))
+                first = FIRST_PAUSE_AT_END_SECONDS if self._ended else FIRST_PAUSE_SECONDS
+                seconds = pause(self._world, self._failures, first)
             self._timer = self._world.clock.call_later(seconds, self._waited)
 
     def _waited(self) -> None:
@@ -284,7 +302,7 @@ class StreamWriter:
         self.stalled = not self.idle
         if self._ended and peer is self._peer:
             self._peer = None
-            self._turn = (self._turn + 1) % len(self._routes.now(self.route).members)
+            self._turn += 1
         now = self._world.clock.now()
         if now >= self._slower_at:
             self._answer_seconds = min(2 * self._answer_seconds, LONGEST_ANSWER_SECONDS)
