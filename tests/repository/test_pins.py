@@ -1,7 +1,10 @@
 """Logs that are pinned to capabilities refuse a change that would take one away (W14)."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from tests.servers import run
+from tests.servers import run, servers
 
 import varlog
 from varlog.base.errors import InvalidArgument
@@ -54,3 +57,24 @@ def test_the_table() -> None:
     assert "atomic_batch" in capabilities("sequencer")
     assert "atomic_batch" not in capabilities("sequencer", streams=2)
     assert capabilities("leader", journal=True) == {"atomic_batch"}
+
+
+def test_of_a_change_that_is_refused_neither_pin_nor_limit_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=3, lost_ms=60_000) as made,
+            varlog.connect(f"varlog://{made.repository_address}") as cluster,
+        ):
+            log = await cluster.create_log("orders", replicas=3)
+            wanted: dict[str, Any] = {"ordering": "sequencer", "pin": ["conditional_append"], "retain_bytes": 1 << 30}
+            await made.stop_node(3)
+            with pytest.raises(varlog.Unavailable):
+                await log.reconfigure(**wanted)
+            info = await log.info()
+            assert (info.pinned, info.retain_bytes, info.ordering) == ((), 0, "cut")
+            await made.start_node(3)
+            changed = await log.reconfigure(**wanted)
+            assert (changed.pinned, changed.retain_bytes) == (("conditional_append",), 1 << 30)
+            assert changed.ordering == "sequencer"
+
+    run(story())

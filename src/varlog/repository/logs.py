@@ -15,7 +15,7 @@ from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
 from varlog.repository.pins import checked_pins, pinned_after, refuse_loss
-from varlog.repository.reconfigure import Reconfigurer, Settings, open_streams
+from varlog.repository.reconfigure import Note, Reconfigurer, Settings, nothing, open_streams
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -132,35 +132,32 @@ class Logs:
             refuse_journal(log.journal, wanted)
             pinned = pinned_after(log, message)
             refuse_loss(pinned, wanted.ordering, wanted.streams, journal=log.journal)
-            await self._change_record(number, message, pinned)
-            if any(name not in LIMITS for name in asked):
-                await self._reshape(log, wanted, message)
+            note = _note(log, message, pinned)
+            reshaped = any(name not in LIMITS for name in asked) and await self._reshape(log, wanted, message, note)
+            if note is not nothing and not reshaped:
+                await self._catalog.change_log(number, note)
         request.reply(self._catalog.served(self._catalog.log(number)))
 
-    async def _reshape(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> None:
+    async def _reshape(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest, note: Note) -> bool:
+        """Whether anything had to be; the note is then in the record, too."""
+        number = LogId(log.id)
         if message.roll or message.members or _needs_segment(log, wanted):
             members = [NodeId(node) for node in message.members]
-            await self._reconfigurer.next_segment(LogId(log.id), wanted, members)
-        elif message.streams and not wanted.streams == log.streams == len(open_streams(log)):
-            await self._change_streams(log, wanted.streams)
-
-    async def _change_record(self, number: LogId, message: pb.ReconfigureLogRequest, pinned: list[str]) -> None:
-        """What is no matter of segments."""
-        log = self._catalog.log(number)
-        limits = _checked_limits(log, message)
-        if pinned != list(log.pinned) or any(getattr(limits, name) != getattr(log, name) for name in LIMITS):
-
-            def change(changed: pb.LogInfo) -> None:
-                for name in LIMITS:
-                    setattr(changed, name, getattr(limits, name))
-                changed.pinned[:] = pinned
-
-            await self._catalog.change_log(number, change)
-
-    async def _change_streams(self, log: pb.LogInfo, wanted: int) -> None:
-        """The newest go first; the others never stop. Nothing changes if there are too few nodes for more."""
+            await self._reconfigurer.next_segment(number, wanted, members, also=note)
+            return True
         there = open_streams(log)
-        await self._reconfigurer.replace(LogId(log.id), there[wanted:], max(0, wanted - len(there)), wanted=wanted)
+        if not message.streams or wanted.streams == log.streams == len(there):
+            return False
+
+        def change(changed: pb.LogInfo) -> None:
+            note(changed)
+            changed.streams = wanted.streams
+
+        # The newest go first; the others never stop.
+        await self._reconfigurer.replace(
+            number, there[wanted.streams :], max(0, wanted.streams - len(there)), also=change
+        )
+        return True
 
     async def seal(self, request: Request) -> None:
         """The log ends at its last position, and stays readable."""
@@ -185,6 +182,20 @@ class Logs:
             self._orderer.remove(number)
         self._links.mend_all(number)
         request.reply(pb.Empty())
+
+
+def _note(log: pb.LogInfo, message: pb.ReconfigureLogRequest, pinned: list[str]) -> Note:
+    """The change of what is no matter of segments."""
+    limits = _checked_limits(log, message)
+    if pinned == list(log.pinned) and all(getattr(limits, name) == getattr(log, name) for name in LIMITS):
+        return nothing
+
+    def change(changed: pb.LogInfo) -> None:
+        for name in LIMITS:
+            setattr(changed, name, getattr(limits, name))
+        changed.pinned[:] = pinned
+
+    return change
 
 
 def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:

@@ -48,6 +48,12 @@ class Settings:
 
 Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
 """Works on a copy of a log's record, given where the streams end, and one past the last position of the log."""
+Note = Callable[[pb.LogInfo], None]
+"""What else is to be in the record from the same moment on, or not at all."""
+
+
+def nothing(_: pb.LogInfo) -> None:
+    """No note."""
 
 
 class Reconfigurer:
@@ -59,8 +65,8 @@ class Reconfigurer:
         self._orderer = orderer
         self._links = links
 
-    async def replace(self, number: LogId, ending: list[StreamId], count: int, *, wanted: int = 0) -> None:
-        """End some streams of the last segment, and add others to it; from then on `wanted` are, if that is said."""
+    async def replace(self, number: LogId, ending: list[StreamId], count: int, also: Note = nothing) -> None:
+        """End some streams of the last segment, and add others to it."""
         log = self._catalog.log(number)
         segment = log.chain[-1]
         async with self._opened(log, segment, count, self._candidates()) as fresh:
@@ -70,7 +76,7 @@ class Reconfigurer:
             def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_streams(changed.chain[-1], ends, until)
                 changed.chain[-1].streams.extend(fresh)
-                changed.streams = wanted or changed.streams
+                also(changed)
 
             await self._end(number, ending, change)
 
@@ -83,6 +89,7 @@ class Reconfigurer:
         members: int = 0,
         stay: bool = False,
         leader: pb.JournalLeader | None = None,
+        also: Note = nothing,
     ) -> None:
         """End the last segment, and go on with another; on some of the `nodes`, if any are given.
 
@@ -118,6 +125,7 @@ class Reconfigurer:
                 changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
                 changed.streams, changed.unit = wanted.streams, wanted.unit
                 changed.replication = wanted.replication
+                also(changed)
 
             await self._end(number, open_streams(log), change)
 
