@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,8 @@ class Peer:
         self.sent: list[tuple[int, list[bytes], asyncio.Future[Any]]] = []
         self.room = asyncio.Event()
 
-    def on_close(self, _: Callable[[VarlogError], None]) -> None: ...
+    def waking(self, _: asyncio.Event) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def drained(self) -> None:
         await self.room.wait()
@@ -60,6 +62,7 @@ class Stage:
             spec=pb.ReplicaSpec(),
             on_group=[],
             on_sync=[],
+            on_end=[],
             state=ReplicaState.OPEN,
             log=log,
             recent=lambda _: None,
@@ -141,3 +144,13 @@ def test_a_backup_that_is_away_is_not_looked_for_when_its_stream_is_finished() -
         await asyncio.wait_for(stage.task, 5)
 
     play(story, slots=0, away=True)
+
+
+def test_nothing_waits_any_more_for_a_stream_that_is_finished() -> None:
+    async def story(stage: Stage) -> None:
+        stage.replica.state = ReplicaState.FINISHED
+        for ended in stage.replica.on_end:
+            ended()
+        await asyncio.wait_for(stage.task, 5)
+
+    play(story, slots=0)

@@ -196,3 +196,24 @@ def test_of_two_that_differ_none_is_believed(tmp_path: Path) -> None:
             assert not (await log_info(cluster)).chain[0].streams[0].HasField("copy")
 
     run(story())
+
+
+def test_two_who_meet_the_same_damage_have_it_looked_at_once_and_scrubs_go_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            log = await cluster.create_log(replicas=2)
+            await fill(cluster, log, 5)
+            await finished(cluster, log)
+            node = log.chain[0].streams[0].members[0]
+            flip(cluster, node, b"entry 3")
+            [replica] = cluster.nodes[node].replicas.all()
+            scrubber = cluster.nodes[node]._scrubber
+            for _ in range(2):
+                scrubber.suspect(replica)
+            assert len(scrubber._scope) == 1
+            told = await node_until(cluster, node, lambda scrub: scrub.repaired > 0)
+            assert told.found == 1
+            before = (await scrub(cluster, node)).scrub.passes
+            await node_until(cluster, node, lambda scrub: scrub.passes > before)
+
+    run(story())

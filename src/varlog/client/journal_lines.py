@@ -205,22 +205,22 @@ class _Line:
         reply = await peer.call(Method.STORE, question, timeout=JOURNAL_STORE_SECONDS)
         self._cursor, self._told = self._judge(reply), Slot(question.committed)
         self._failure = None
-        peer.on_close(lambda _: self._wake.set())
-        while True:
-            self._wake.clear()
-            self._peer = peer
-            self.push()
-            if self._failure is not None:
-                raise self._failure
-            if peer.closed_error is not None:
-                raise peer.closed_error
-            if not peer.writable:
-                await peer.drained()
-                continue
-            if self._tenure.dropped(self._cursor):
-                self._segment.owner.left_behind(self.node)
-                raise Unavailable(f"node {self.node} lacks slot {self._cursor}, which is not kept any more")
-            await self._wake.wait()
+        with peer.waking(self._wake):
+            while True:
+                self._wake.clear()
+                self._peer = peer
+                self.push()
+                if self._failure is not None:
+                    raise self._failure
+                if peer.closed_error is not None:
+                    raise peer.closed_error
+                if not peer.writable:
+                    await peer.drained()
+                    continue
+                if self._tenure.dropped(self._cursor):
+                    self._segment.owner.left_behind(self.node)
+                    raise Unavailable(f"node {self.node} lacks slot {self._cursor}, which is not kept any more")
+                await self._wake.wait()
 
     def push(self) -> None:
         """Send what comes next, as far as the member takes it."""

@@ -9,6 +9,8 @@ from varlog.base.errors import NotFound
 from varlog.base.ids import Glsn, LogId, Slot, StreamId
 from varlog.client.chain import Chain, Over
 from varlog.client.context import LogContext
+from varlog.client.limits import FIRST_PAUSE_AT_END_SECONDS
+from varlog.client.repository import pause
 from varlog.core.ordering.sequencer import Stripes
 from varlog.runtime.timeout import within
 from varlog.wire.methods import Method
@@ -37,6 +39,7 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
     """The log's last position and trim point, as fresh as this call (I10)."""
     deadline = context.world.clock.now() + timeout
     await context.routes.resolve(timeout)
+    in_vain = 0
     while True:
         last = _last_segment(context)
         answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
@@ -46,6 +49,9 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
             await within(context.world.clock, left, complete_last_segment(context, tail.tail + 1))
         except Over:
             await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
+            if _last_segment(context) == last:  # or is about to
+                in_vain += 1
+                await context.world.clock.sleep(min(left, pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS)))
         else:
             if _last_segment(context) == last:
                 return tail  # else what was granted in a segment that has ended meanwhile may never be written

@@ -102,7 +102,8 @@ class StreamReader:
     async def run(self) -> None:
         while not self._at_end():
             try:
-                await self._follow(self.route.members[self._member])
+                members = self.route.members
+                await self._follow(members[self._member % len(members)])  # one may have been removed meanwhile
             except Trimmed as trimmed:
                 if trimmed.first > self._sink.wanted():
                     self._sink.failed(self.route.id, trimmed)

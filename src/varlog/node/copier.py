@@ -40,6 +40,7 @@ class Copier(ABC):
         self._clock = clock
         self._writer = writer
         self._wake = asyncio.Event()
+        replica.on_end.append(self._wake.set)
         self._cursor = Slot(0)
         """What comes next."""
 

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 from varlog.base.ids import NodeId, Slot
 from varlog.base.ranges import Binding
-from varlog.core.replica import ReplicaState
-from varlog.node.copier import STORE_BYTES, Connect, Copier
+from varlog.node.copier import OVER, STORE_BYTES, Connect, Copier
 from varlog.node.replica import Replica
 from varlog.ports import Clock, Timer
 from varlog.transport.peer import Peer, notification
@@ -85,24 +84,25 @@ class Forwarder(Copier):
     # ------------------------------------------------------------ the task's part
 
     async def _copy(self, peer: Peer) -> None:
-        """Send from the cursor on, for ever: what is in memory at once, what is only on disk from there."""
-        peer.on_close(lambda _: self._wake.set())
-        while self._replica.state is not ReplicaState.FAILED:
-            self._wake.clear()
-            if peer.closed_error is not None:
-                raise peer.closed_error
-            if self._in_doubt:
-                self._peer = None
-                await self._ask(peer)
-            self._peer = peer
-            self._push()
-            if not peer.writable:
-                await peer.drained()
-            elif self._is_behind() and self._unsure_bytes < WINDOW_BYTES:
-                self._peer = None  # nothing overtakes what is being read
-                self._send(peer, *await self._read_back())
-            else:
-                await self._wake.wait()
+        """Send from the cursor on, until the stream has ended: from memory or, what is only there, from the disk."""
+        with peer.waking(self._wake):
+            while self._replica.state not in OVER:
+                self._wake.clear()
+                if peer.closed_error is not None:
+                    raise peer.closed_error
+                if self._in_doubt:
+                    self._peer = None
+                    await self._ask(peer)
+                self._peer = peer
+                self._push()
+                if not peer.writable:
+                    await peer.drained()
+                elif self._is_behind() and self._unsure_bytes < WINDOW_BYTES:
+                    self._peer = None  # nothing overtakes what is being read
+                    self._send(peer, *await self._read_back())
+                else:
+                    await self._wake.wait()
+        self._tell_commits()  # the last ones, without which the backup cannot be finished
 
     def _wake_if_behind(self) -> None:
         if self._peer is not None and self._cursor < self._replica.log.durable and self._is_behind():

@@ -138,6 +138,8 @@ class Primary:
         if waiting.end > replica.log.committed:
             if replica.failure is not None:
                 raise OutcomeUnknown(replica.failure.message)
+            # Those before it whose time is up nobody waits for any more, and each has its bytes.
+            self._repeated = [each for each in self._repeated if not each.request.done]
             self._repeated.append(waiting)
         else:
             replica.spawn(self._look_up(waiting), name="look up a repeated append")

@@ -19,6 +19,7 @@ from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
 from varlog.core.ordering.sequencer import Stripes
 from varlog.core.replica import MOVES, ReplicaState, Verdict, judge_commit, refuse_slot, refuse_store
+from varlog.node.waiters import Waiters
 from varlog.ports import Clock, Timer
 from varlog.runtime.scope import Scope
 from varlog.storage.replica_log import ReplicaLog
@@ -86,6 +87,9 @@ class Replica:
         """It has heard of more that is committed, whether or not it has bound that already."""
         self.on_fail: list[Callable[[VarlogError], None]] = []
         self.on_finish: list[Callable[[Slot], None]] = []
+        """It is about to be finished at this slot."""
+        self.on_end: list[Callable[[], None]] = []
+        """It is finished."""
         self.keep_recent = False
         self.last_store: tuple[tuple[int, Slot, Slot, list[tuple[Binding, int]]], Sequence[Buffer]] | None = None
         """What was last sent to a backup: whose, from where to where, with which commits; and the frame."""
@@ -108,7 +112,7 @@ class Replica:
         """Nobody asks its members for the tail: commits may come behind an answer that an append waits for."""
         self._bind_timer: Timer | None = None
         self._report_timer: Timer | None = None
-        self._commit_waiters: list[asyncio.Future[None]] = []
+        self._readers = Waiters()
         self._recent: OrderedDict[Slot, tuple[Slot, Buffer]] = OrderedDict()
         self._recent_bytes = 0
         self.recent: Callable[[Slot], tuple[Slot, Buffer] | None] = self._recent.get
@@ -319,7 +323,7 @@ class Replica:
             done(self._failure)
         for callback in self.on_fail:
             callback(self._failure)
-        self._wake_readers()
+        self._readers.wake()
         self._changed(self)
 
     # ------------------------------------------------------------ commits
@@ -400,8 +404,8 @@ class Replica:
             log.stage_trim(log.trimmed_glsn)
         for callback in self.on_commit:
             callback(binding)
-        if self._commit_waiters:
-            self._wake_readers()
+        if self._readers:
+            self._readers.wake()
         if self._bind_timer is None:
             self._bind_timer = self._clock.call_later(BIND_IDLE_S, self._bind_idle)
 
@@ -412,18 +416,11 @@ class Replica:
 
     def committed_beyond(self, slot: Slot) -> "asyncio.Future[None]":
         """Done when something may be readable at `slot`, when the replica is finished, or when it fails."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.log.committed > slot or self._failure is not None or self.log.end is not None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             future.set_result(None)
-        else:
-            self._commit_waiters.append(future)
-        return future
-
-    def _wake_readers(self) -> None:
-        waiters, self._commit_waiters = self._commit_waiters, []
-        for future in waiters:
-            if not future.done():
-                future.set_result(None)
+            return future
+        return self._readers.add()
 
     # ------------------------------------------------------------ seal, finish, trim
 
@@ -450,7 +447,10 @@ class Replica:
             for callback in self.on_finish:
                 callback(end)  # before the sync: the end is on record already, and appends wait to go elsewhere
         await self.flush()
-        self._wake_readers()
+        self._readers.wake()
+        self._forget_recent()
+        for ended in self.on_end:
+            ended()
 
     async def trim(self, upto: Glsn) -> None:
         """Everything at or below is gone, durably; whole files below it give their space back."""
@@ -480,6 +480,13 @@ class Replica:
             _, (_, data) = self._recent.popitem(last=False)
             self._recent_bytes -= len(data)
 
+    def _forget_recent(self) -> None:
+        """Nobody is sent anything from here any more: who lacks something takes it from the disk."""
+        self.keep_recent = False
+        self._recent.clear()
+        self._recent_bytes = 0
+        self.last_store = None
+
     # ------------------------------------------------------------ life
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -491,6 +498,7 @@ class Replica:
             if timer is not None:
                 timer.cancel()
         self._bind_timer = self._report_timer = None
+        self._forget_recent()
 
 
 def _tell(waiting: list[Done]) -> None:

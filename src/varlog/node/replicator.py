@@ -13,8 +13,7 @@ from typing import Protocol
 from varlog.base.errors import Gap, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering.leader import CHAIN
-from varlog.core.replica import ReplicaState
-from varlog.node.copier import STORE_BYTES, STORE_TIMEOUT_S, Connect, Copier
+from varlog.node.copier import OVER, STORE_BYTES, STORE_TIMEOUT_S, Connect, Copier
 from varlog.node.replica import Replica
 from varlog.ports import Clock
 from varlog.transport.peer import Peer, Reply
@@ -77,24 +76,24 @@ class Replicator(Copier):
     # ------------------------------------------------------------ the task's part
 
     async def _copy(self, peer: Peer) -> None:
-        """Send from the cursor on, for ever: what is in memory at once, what is only on disk from there."""
+        """Send from the cursor on, until the stream has ended: from memory or, what is only there, from the disk."""
         self._failure = None
-        peer.on_close(lambda _: self._wake.set())
-        while self._replica.state is not ReplicaState.FAILED:
-            self._wake.clear()
-            self._peer = peer
-            self._push()
-            if self._failure is not None:
-                raise self._failure
-            if peer.closed_error is not None:
-                raise peer.closed_error
-            if not peer.writable:
-                await peer.drained()
-            elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
-                await self._send_read_back(peer)
-            else:
-                self._release()
-                await self._wake.wait()
+        with peer.waking(self._wake):
+            while self._replica.state not in OVER:
+                self._wake.clear()
+                self._peer = peer
+                self._push()
+                if self._failure is not None:
+                    raise self._failure
+                if peer.closed_error is not None:
+                    raise peer.closed_error
+                if not peer.writable:
+                    await peer.drained()
+                elif self._is_behind() and len(self._in_flight) < STORES_IN_FLIGHT:
+                    await self._send_read_back(peer)
+                else:
+                    self._release()
+                    await self._wake.wait()
 
     async def _send_read_back(self, peer: Peer) -> None:
         """What is only on disk. An answer that comes meanwhile may send us back: then this is not what comes next."""

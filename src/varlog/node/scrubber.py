@@ -61,6 +61,7 @@ class Scrubber:
     def suspect(self, replica: Replica) -> None:
         """Somebody who read it met damage: see how much there is."""
         if not replica.log.damage and replica.id not in self._looking:
+            self._looking[replica.id] = None
             self._scope.spawn(self._look_at(replica, self._pace.spend), name=f"look at {replica.id}")
 
     async def run(self) -> None:

@@ -127,10 +127,11 @@ class Gatherer:
             self._timer = self._world.clock.call_later(pause, self._forward)
 
     def _forward(self) -> None:
-        if self._leader is not None and self._leader.writable:
-            self._leader.notify(Method.FORWARD, self._joined())
+        message = self._joined()
         self._forwarded_at = self._world.clock.now()
         self._clear()
+        if self._leader is not None and self._leader.writable:
+            self._leader.notify(Method.FORWARD, message)
 
     def _joined(self) -> pb.ForwardedReports:
         message = pb.ForwardedReports()

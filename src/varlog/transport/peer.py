@@ -19,7 +19,8 @@ connection a heartbeat. The limits are in `transport.limits`, the two halves in 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from google.protobuf.message import Message
@@ -166,6 +167,20 @@ class Peer:
             callback(self.closed_error)
         else:
             self._on_close.append(callback)
+
+    @contextmanager
+    def waking(self, event: asyncio.Event) -> Iterator[None]:
+        """Meanwhile the end of the connection sets an event; afterwards nothing of that is left here."""
+
+        def wake(_: VarlogError) -> None:
+            event.set()
+
+        self.on_close(wake)
+        try:
+            yield
+        finally:
+            if wake in self._on_close:
+                self._on_close.remove(wake)
 
     def close(self) -> None:
         """Send what is queued and close. Open calls end in `ConnectionLost`, handlers are cancelled."""
