@@ -3,8 +3,8 @@
 FRAME_BYTES = 32 << 20
 """Largest frame. Checked before memory is taken for it."""
 
-HEADER_BYTES = 1 << 20
-"""Largest message header inside a frame."""
+HEADER_BYTES = 16 << 20
+"""Largest message header inside a frame: a node with 300,000 replicas tells of all of them in one."""
 
 BATCH_BYTES = 16 << 20
 """Largest encoded batch: it must fit a frame with room for headers."""
