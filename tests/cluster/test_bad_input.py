@@ -13,7 +13,7 @@ from tests.cluster.processes import PATIENCE_S, eventually, run_varlog
 
 import varlog
 from varlog.base import errors
-from varlog.base.limits import BATCH_BYTES, ENTRY_BYTES, FRAME_BYTES
+from varlog.base.limits import BATCH_BYTES, ENTRY_BYTES, FRAME_BYTES, HEADER_BYTES
 from varlog.storage.volume import IDENTITY
 from varlog.transport.errors import decode_error
 from varlog.transport.tcp import parse_address
@@ -176,7 +176,11 @@ STRANGE: list[tuple[str, bytes, type[errors.VarlogError] | None]] = [
     ("another version", PREFACE[:-1] + b"\x09", None),
     ("a huge length", PREFACE + FRAME.pack(0xFFFFFFF0, Kind.REQUEST, 1, 0, 1, 1000, 0), errors.TooLarge),
     ("just too long", PREFACE + FRAME.pack(FRAME_BYTES, Kind.REQUEST, 1, 0, 1, 1000, 0), errors.TooLarge),
-    ("a huge message", PREFACE + FRAME.pack(2 << 20, Kind.REQUEST, 1, 0, 1, 1000, (1 << 20) + 1), errors.TooLarge),
+    (
+        "a huge message",
+        PREFACE + FRAME.pack(FRAME_BYTES - 4, Kind.REQUEST, 1, 0, 1, 1000, HEADER_BYTES + 1),
+        errors.TooLarge,
+    ),
     ("message over frame", PREFACE + FRAME.pack(20, Kind.REQUEST, 1, 0, 1, 1000, 500), errors.Corrupt),
     ("an unknown kind", PREFACE + FRAME.pack(20, 77, 1, 0, 1, 1000, 0), errors.Unsupported),
 ]

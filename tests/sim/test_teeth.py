@@ -30,7 +30,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "copy_not_synced": 60,
     "cut_announced_early": 20,
     "cut_announced_out_of_turn": 60,
-    "deposed_leader_writes": 20,
+    "deposed_leader_writes": 60,
     "drain_forgotten": 40,
     "end_at_the_first_hole": 40,
     "end_before_the_last_cut": 60,
