@@ -1,5 +1,6 @@
 """A node under `sequencer`: positions it grants, and what happens at the seal. Over a real connection."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,9 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.servers import TIMEOUT_S, batch, read_parts, run, servers
+from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
 
-from varlog.base.errors import Conflict, InvalidArgument, Sealed, Taken, Trimmed, Unavailable, WrongWriter
+from varlog.base.errors import (
+    Conflict,
+    InvalidArgument,
+    ReplicaFailed,
+    Sealed,
+    Taken,
+    Trimmed,
+    Unavailable,
+    WrongWriter,
+)
 from varlog.base.ids import Glsn
 from varlog.base.limits import BATCH_ENTRIES
 from varlog.node.sequencer import Sequencer
@@ -270,10 +280,113 @@ def test_a_member_that_has_something_where_junk_was_decided_stops(tmp_path: Path
         async with servers(tmp_path, nodes=1) as cluster:
             peer = await cluster.to_node(1)
             await open_replica(peer, 1, ELSEWHERE)
-            await store(peer, 0, batch(b"a"), batch(b"nobody else has it", sequence=1))
+            mine = batch(b"a")
+            await store(peer, 0, mine, batch(b"nobody else has it", sequence=1), committed=1)
             await seal(peer)
             with pytest.raises(Unavailable, match="anew"):
                 await finish(peer, 4, junk=1)
             assert (await store(peer, 0)).state == pb.REPLICA_FAILED
+            assert await contents(peer, slot=0) == [(0, mine)]  # nobody else may be there who has it
+            for beyond in ({"slot": 1}, {"slot": 0, "stored": True}, {"slot": 0, "whole": True}):
+                with pytest.raises(ReplicaFailed, match="given up"):
+                    await contents(peer, **beyond)
+
+    run(story())
+
+
+def test_a_member_that_has_shown_what_was_given_up_shows_nothing_any_more(tmp_path: Path) -> None:
+    """As all members before it had that once, their disks have lost it: who of them is right nobody can tell."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            await store(peer, 0, batch(b"a"), batch(b"b", sequence=1))
+            await seal(peer)
+            with pytest.raises(Unavailable, match="anew"):
+                await finish(peer, 4, junk=1)
+            with pytest.raises(ReplicaFailed, match="given up"):
+                await contents(peer, slot=0)
+
+    run(story())
+
+
+# ---------------------------------------------------------------- a head that was started again
+
+
+async def lose_last_batch(cluster: Servers, number: int) -> None:
+    """Stop a node, flip a bit of what its replica stored last, and start it: it looks like a write that was torn."""
+    await cluster.stop_node(number)
+    (path,) = (cluster.folder / f"node{number}" / "replicas" / "99.1.1").glob("*[0-9].data")
+    content = bytearray(path.read_bytes())
+    content[content.rindex(LAST)] ^= 1
+    path.write_bytes(content)
+    await cluster.start_node(number)
+
+
+LAST = b"the last one"
+
+
+async def chain_of_two(cluster: Servers) -> list[bytes]:
+    """Two batches on both members; only the last of the chain knows that they are committed."""
+    batches = [batch(b"a", b"b"), batch(LAST, sequence=1)]
+    for peer in (await cluster.to_node(1), await cluster.to_node(2)):
+        await open_replica(peer, 1, 2)
+        for slot, each in zip((0, 2), batches, strict=True):
+            await store(peer, slot, each)
+    return batches
+
+
+def test_a_head_whose_disk_has_lost_the_end_takes_it_back_before_it_takes_anything_else(tmp_path: Path) -> None:
+    """It decides what is at a slot: with another batch there, members would differ in what was acknowledged."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            first, last = await chain_of_two(cluster)
+            await lose_last_batch(cluster, 1)
+            head = await cluster.to_node(1)
+            while True:
+                try:
+                    await store(head, 2, junk_batch(1))
+                except Unavailable:
+                    await asyncio.sleep(0.01)
+                except Taken:
+                    break
+            assert (await store(head, 0, committed=3)).contiguous == 3
+            assert await contents(head) == [(0, first), (2, last)]
+
+    run(story())
+
+
+def test_a_head_that_was_started_again_takes_nothing_before_all_behind_it_have_answered(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            await chain_of_two(cluster)
+            await cluster.stop_node(2)
+            await lose_last_batch(cluster, 1)
+            head = await cluster.to_node(1)
+            question = pb.ProducerRequest(log=LOG, segment=1, stream=1, producer=b"producer-one-16b")
+            for _ in range(3):
+                with pytest.raises(Unavailable, match="started again"):
+                    await store(head, 2, junk_batch(1))
+                with pytest.raises(Unavailable, match="started again"):
+                    await head.call(Method.PRODUCER, question, timeout=TIMEOUT_S)
+                assert (await store(head, 0)).contiguous == 2  # who only asks is answered
+                await asyncio.sleep(0.02)
+            assert (await seal(head)).contiguous == 2  # and who ends the segment waits for nobody
+
+    run(story())
+
+
+def test_a_head_whose_lost_end_is_trimmed_elsewhere_stops(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            await chain_of_two(cluster)
+            trim = pb.TrimRequest(replica=NAME, upto=3)
+            await (await cluster.to_node(2)).call(Method.TRIM, trim, timeout=TIMEOUT_S)
+            await lose_last_batch(cluster, 1)
+            head = await cluster.to_node(1)
+            while (await store(head, 0)).state != pb.REPLICA_FAILED:
+                await asyncio.sleep(0.01)
 
     run(story())

@@ -57,8 +57,6 @@ class Primary:
     """Appends of one stream."""
 
     def __init__(self, replica: Replica) -> None:
-        self.closed = ""
-        """Why it answers nothing yet; empty when it does."""
         self._replica = replica
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
@@ -72,19 +70,20 @@ class Primary:
 
     def append(self, request: Request) -> None:
         """Handle APPEND; raises what refuses it."""
-        if self.closed:
-            self._refuse_closed()
+        replica = self._replica
+        if replica.closed:
+            raise Unavailable(replica.closed)
         header = check_batch(request.body)
         size = header.total_bytes
         if size != len(request.body):
             raise InvalidArgument("an append carries exactly one batch")
         if header.producer != NO_PRODUCER and self._is_repeated(request, header):
             return
-        if self._replica.spec.ordering == "sequencer":
+        if replica.spec.ordering == "sequencer":
             raise Junk("it is not in the log, and was given up: append it anew")  # clients store, we only know
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:
             raise Overloaded(f"{self._waiting_bytes} bytes wait for their place in the order", RETRY_AFTER_MS)
-        slot = self._replica.stage([(request.body, header)])
+        slot = replica.stage([(request.body, header)])
         self._waiting.append(_Waiting(request, slot, header.count, size))
         self._waiting_bytes += size
 
@@ -93,7 +92,8 @@ class Primary:
 
         A stream that does not know him expects `begin`: before, he sent to streams that have ended.
         """
-        self._refuse_closed()
+        if self._replica.closed:
+            raise Unavailable(self._replica.closed)
         self._refuse_undecided(producer)
         table = self._replica.log.producers
         if begin and self._replica.state is ReplicaState.OPEN:
@@ -108,10 +108,6 @@ class Primary:
         last = log.producers.find(producer, log.producers.next_sequence(producer) - 1)
         if last is not None and last[0] + last[1] > log.committed:
             raise Unavailable(f"the last batch of this producer in {self._replica.id} waits for its place in the order")
-
-    def _refuse_closed(self) -> None:
-        if self.closed:
-            raise Unavailable(self.closed)
 
     def _is_repeated(self, request: Request, header: BatchHeader) -> bool:
         producers = self._replica.log.producers

@@ -20,7 +20,7 @@ async def serve_read(request: Request, replica: Replica) -> None:
     """Answer one READ with parts until its limit, its stop or, with `wait`, its caller ends it."""
     message = request.message
     assert isinstance(message, pb.ReadRequest)
-    if replica.failure is not None:
+    if replica.failure is not None and (message.stored or message.whole or not replica.gave_up):
         raise replica.failure
     if message.stored:
         await _serve_stored(request, message, replica)
@@ -114,6 +114,8 @@ class _Reading:
     async def _next(self, slot: Slot) -> tuple[Run, list[Binding], bool]:
         """The next run, its bindings, and whether it is the last by the reader's own limits."""
         log = self._replica.log
+        if slot >= log.committed and self._replica.failure is not None:
+            raise self._replica.failure
         if slot >= log.committed:
             return Run(slot, slot, memoryview(b"")), [], False
         try:

@@ -63,6 +63,10 @@ class Replica:
         self.missed_commits = False
         self.trouble = ""
         """What ails it, for people."""
+        self.closed = ""
+        """Why it takes nothing from writers yet, though it is open; empty when it does."""
+        self.gave_up = False
+        """It has failed, but not its files: what is committed in them stays right, and is served."""
         self.full = False
         """Its volume had no room for what came last."""
         self.leads: pb.Leads = pb.LEADS_NOT
@@ -325,6 +329,11 @@ class Replica:
             callback(self._failure)
         self._readers.wake()
         self._changed(self)
+
+    def give_up(self, why: str) -> None:
+        """It cannot become what the log's record says: others must, and until they have, it serves what it has."""
+        self.gave_up = self._failure is None
+        self.fail(Unavailable(why))
 
     # ------------------------------------------------------------ commits
 

@@ -209,7 +209,7 @@ class Replicas:
     def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """The first member is the primary: it takes appends and copies them to the others."""
         if replica.spec.ordering == "sequencer":
-            self._take_sequencer_role(replica, new=new)
+            self._take_sequencer_role(replica, scope, new=new)
             return
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
@@ -224,7 +224,7 @@ class Replicas:
             replica.leads = pb.LEADS_WAITING if new else pb.LEADS_NO_MORE
             if not new:
                 return  # a leader that was started again never continues its segment
-        primary = self._primaries[replica.id] = Primary(replica)
+        self._primaries[replica.id] = Primary(replica)
         replica.keep_recent = len(members) > 1
         if replica.spec.ordering == "leader":
             chained = replica.spec.replication == CHAIN
@@ -232,28 +232,34 @@ class Replicas:
         elif new or len(members) == 1:
             self._forward(replica, members[1:], scope)
         else:
-            primary.closed = f"{replica.id} has been started again and looks at what its backups have"
-            scope.spawn(self._resume(primary, replica, members[1:], scope), name=f"take back {replica.id}")
+            self._take_back(replica, members[1:], scope, writer=self._volumes[0].identity.boot)
 
-    def _take_sequencer_role(self, replica: Replica, *, new: bool) -> None:
+    def _take_sequencer_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """All members are passive; the first of the first stream also grants the positions of the segment."""
         if replica.state is not ReplicaState.OPEN:
             return
+        me = self._volumes[0].identity.node_id
+        members = [NodeId(member) for member in replica.spec.members]
+        replica.last_of_chain = members[-1] == me
         if replica.id not in self._ahead:
             self._ahead[replica.id] = Ahead(replica, self._world.clock)
-        me = self._volumes[0].identity.node_id
-        replica.last_of_chain = replica.spec.members[-1] == me
-        if replica.spec.index or replica.spec.members[0] != me or replica.id in self._sequencers:
+            if not new and members[0] == me and len(members) > 1:
+                self._take_back(replica, members[1:], scope, writer=0)  # its writers are clients, and have no numbers
+        if replica.spec.index or members[0] != me or replica.id in self._sequencers:
             return
         if new:
             self._sequencers[replica.id] = Sequencer(replica)
         replica.leads = pb.LEADS_WAITING if new else pb.LEADS_NO_MORE
 
-    async def _resume(self, primary: Primary, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
-        boot = self._volumes[0].identity.boot
-        await TakeBack(replica, backups, self._connect, self._world.clock, boot).run()
-        primary.closed = ""
-        self._forward(replica, backups, scope)
+    def _take_back(self, replica: Replica, backups: list[NodeId], scope: Scope, writer: int) -> None:
+        replica.closed = f"{replica.id} has been started again and looks at what its backups have"
+        scope.spawn(self._resume(replica, backups, scope, writer), name=f"take back {replica.id}")
+
+    async def _resume(self, replica: Replica, backups: list[NodeId], scope: Scope, writer: int) -> None:
+        await TakeBack(replica, backups, self._connect, self._world.clock, writer).run()
+        replica.closed = ""
+        if replica.spec.ordering == "cut":
+            self._forward(replica, backups, scope)
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         ack = len(backups) + 1 if replica.spec.replication == CHAIN else replica.spec.ack

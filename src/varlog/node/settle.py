@@ -64,7 +64,11 @@ async def _fill(replica: Replica, start: Slot, end: Slot) -> None:
     try:
         await replica.store(start, [(batch, check_batch(batch)) for batch in batches], settle=True)
     except Taken as error:
-        replica.fail(Unavailable(f"it has slots from {start} on, which were given up without it"))
+        why = f"it has slots from {start} on, which were given up without it"
+        if replica.log.committed <= start:
+            replica.give_up(why)
+        else:
+            replica.fail(Unavailable(why))
         raise Unavailable(f"{replica.id} is to be copied anew") from error
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import Gap, InvalidArgument, Trimmed, VarlogError, WrongWriter
+from varlog.base.errors import Gap, InvalidArgument, Trimmed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.core.replica import refuse_store
@@ -93,6 +93,8 @@ class Verbs:
             # what an earlier writer left staged counts: it will be durable, and the answer must cover it
             replica.settled(done)
             return None
+        if replica.closed:
+            raise Unavailable(replica.closed)
         batches = check_batches(request.body)
         end = Slot(message.slot + sum([header.count for _, header in batches]))
         if not message.settle and replica.store_at_end(Slot(message.slot), batches, done):

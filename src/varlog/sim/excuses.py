@@ -229,7 +229,7 @@ class Excuses:
                 continue
             if host is self._nemesis.rotting:
                 replica.excuse = replica.excuse or self.thin(info, stream)
-            if replica.durable < stream.end_slot and self.end_is_gone(info, stream):
+            if self.end_is_gone(info, stream):  # also of one that has slots there which were given up without it
                 replica.unfinished = END_IS_GONE
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
