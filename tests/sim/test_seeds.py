@@ -74,6 +74,8 @@ ONCE_FAILED: dict[int, str] = {
     981: "more streams were asked for while nodes were away, refused, and wanted for ever after (I14)",
     1335: "the same, and the repository that was asked no longer led (I14)",
     3384: "the same, with all nodes away (I14)",
+    5416: "what a chain's head lost by a flipped bit was filled with junk, and the others had it (I8, I9)",
+    4207: "a member that had slots which were given up without it, and nobody whole to copy, was to be finished (I11)",
 }
 
 
