@@ -15,7 +15,7 @@ from tests.repository.test_sequencer import create, roll, write
 from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
 
 import varlog
-from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, OutcomeUnknown, Unsupported
+from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, OutcomeUnknown, Timeout, Unsupported
 from varlog.base.ids import Slot
 from varlog.client import chain
 from varlog.client.chain import Chain
@@ -99,6 +99,11 @@ def known_segments(log: varlog.Log) -> int:
     info = log._context.routes.info
     assert info is not None
     return len(info.chain)
+
+
+def room_used(log: varlog.Log) -> int:
+    """Bytes of appends that are kept."""
+    return log._appender._room.used
 
 
 # ---------------------------------------------------------------- a failed node, and those who know nothing of it
@@ -401,6 +406,65 @@ def test_a_condition_whose_position_was_given_up_is_not_met(tmp_path: Path, brak
                 await reader.reconfigure(ordering="cut")
                 with pytest.raises(Unsupported):
                     await writer.append(b"x", expect=2)
+
+    run(story())
+
+
+def alone_in_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next append is let in when nothing is kept of those before it."""
+    monkeypatch.setattr("varlog.client.appender.APPEND_BYTES", 1)
+
+
+def test_conditional_appends_that_were_never_sent_take_up_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone_in_the_room(monkeypatch)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            for node in list(cluster.nodes):
+                await cluster.stop_node(node)
+            async with two_clients(cluster) as (writer, _):
+                for payload in (b"small", bytes(2 << 20)):
+                    for _ in range(2):
+                        with pytest.raises(Timeout, match="not sent in time"):
+                            await writer.append(payload, expect=1, timeout=0.2)
+                    appending = asyncio.create_task(writer.append(payload, expect=1))
+                    while not room_used(writer):
+                        await asyncio.sleep(0.005)
+                    appending.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await appending
+                with pytest.raises(Timeout, match="not sent in time"):
+                    await writer.append(b"x", expect=1, timeout=0.2)
+                assert room_used(writer) == 0
+
+    run(story())
+
+
+def test_a_conditional_append_that_comes_back_when_nobody_waits_takes_up_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brake: Brake
+) -> None:
+    """Its caller was cancelled while it was on its way, then its segment ended."""
+    alone_in_the_room(monkeypatch)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (writer, reader):
+                appending = asyncio.create_task(writer.append(b"slow", expect=1))
+                await brake.reached.wait()
+                appending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await appending
+                await roll(cluster)
+                brake.released.set()
+                assert (await writer.append(b"next", timeout=10.0)).glsn == 1
+                with pytest.raises(Conflict):
+                    await writer.append(b"x", expect=1)
+                assert room_used(writer) == 0, "and nothing is given back twice"
+                assert await entries(reader) == [(1, b"next")]
 
     run(story())
 

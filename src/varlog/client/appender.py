@@ -108,6 +108,7 @@ class Appender:
         finally:
             if expect is not None:
                 self._conditional.remove(lane)
+                self._drop(lane)  # nobody else looks there any more
 
     def _lane(self, stream: int | None) -> Lane:
         lane = self._lanes.get(stream)
@@ -215,6 +216,11 @@ class Appender:
             appends.fail(lambda _, __: again(error))
             self._room.leave(appends.cost)
 
+    def _drop(self, lane: Lane) -> None:
+        """Nobody waits for what is there."""
+        for appends in lane.take_all():
+            self._room.leave(appends.cost)
+
     def _changed(self) -> None:
         """The log's streams may be others now; writers of those that are gone end with their last batch."""
         for route, writer in list(self._writers.items()):
@@ -246,6 +252,8 @@ class Appender:
             if batch.told:
                 # Under another identity its entries could get there twice: by us, and by who has the token.
                 batch.doubtful(OutcomeUnknown("the stream refused the append, which may have been sent again since"))
+            elif batch.expect is not None and batch.lane not in self._conditional:
+                self._room.leave(batch.cost)  # its caller has gone, and its lane with him
             else:
                 batch.lane.put_back(batch.dissolve())
         for lane in self._all_lanes():
