@@ -71,6 +71,10 @@ class Elections:
         """The leader's id, and when its lease is over."""
         self._candidates: dict[LogId, dict[int, _Candidate]] = {}
         """In the order in which they came."""
+        self._electing: tuple[LogId, int] | None = None
+        """For whom the next segment is being made; nobody any more, once that one has resigned."""
+        self._peers: dict[Peer, None] = {}
+        """Those whose end we are told of, once each: a connection may bring candidates for as long as it lives."""
         self._not_before: dict[LogId, float] = {}
         self._troubles: dict[LogId, str] = {}
         self._wake = asyncio.Event()
@@ -107,6 +111,8 @@ class Elections:
 
     def _resign(self, request: Request, number: LogId, leader: int, *, leads: bool) -> None:
         self._candidates.get(number, {}).pop(leader, None)
+        if self._electing == (number, leader):
+            self._electing = None
         if leads:
             self._leases[number] = (leader, -inf)
             self._wake.set()
@@ -114,23 +120,25 @@ class Elections:
 
     def _wait_for_election(self, request: Request, number: LogId, leader: pb.JournalLeader) -> None:
         waiting = self._candidates.setdefault(number, {})
-        known, peer = waiting.get(leader.id), request.peer
-        if known is None and len(waiting) >= MOST_CANDIDATES:
+        peer = request.peer
+        if leader.id not in waiting and len(waiting) >= MOST_CANDIDATES:
             raise InvalidArgument(f"{MOST_CANDIDATES} candidates wait for this journal already")
         named = pb.JournalLeader(
             id=leader.id, ttl_ms=leader.ttl_ms, name=(leader.name or peer.remote)[:NAME_CHARACTERS]
         )
         waiting[leader.id] = _Candidate(named, peer, request, self._clock.now() + PARK_S + AWAY_S)
-        if known is None or known.peer is not peer:
-            peer.on_close(lambda _: self._gone(number, leader.id, peer))
+        if peer not in self._peers:
+            self._peers[peer] = None
+            peer.on_close(lambda _: self._gone(peer))
         self._clock.call_later(PARK_S, lambda: self._answer(request, elected=False))
         self._wake.set()
 
-    def _gone(self, number: LogId, leader: int, peer: Peer) -> None:
+    def _gone(self, peer: Peer) -> None:
         """Its connection has ended: who is not there cannot be elected."""
-        candidate = self._candidates.get(number, {}).get(leader)
-        if candidate is not None and candidate.peer is peer:
-            del self._candidates[number][leader]
+        del self._peers[peer]
+        for waiting in self._candidates.values():
+            for each in [each for each, candidate in waiting.items() if candidate.peer is peer]:
+                del waiting[each]
 
     def _answer(self, request: Request, *, elected: bool) -> None:
         if request.done:
@@ -223,9 +231,14 @@ class Elections:
         log = self._catalog.log(number)
         leader = candidate.leader if candidate is not None else pb.JournalLeader()
         members = members_for(self._catalog, self._links, log, urgent=True)
+        self._electing = (number, leader.id)
         await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
+        resigned, self._electing = self._electing is None, None
         self._leases.pop(number, None)
-        if candidate is not None:
+        if resigned:
+            self._leases[number] = (leader.id, -inf)  # it is recorded as the leader, and nobody is there
+            self._wake.set()
+        elif candidate is not None:
             last = self._candidates[number].pop(leader.id, candidate)
             self._leases[number] = (leader.id, self._clock.now() + leader.ttl_ms / 1000)
             self._answer(last.asking, elected=True)
