@@ -1,6 +1,8 @@
 """Logs under the `leader` ordering, on real servers in this process: commits, lost leaders, live switches."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,79 @@ def test_with_three_nodes_the_log_goes_on_with_two_and_takes_the_third_back(tmp_
                 assert len(whole.chain[-1].streams[0].members) == whole.replicas == 3
                 await handle.append(b"c")
                 assert [entry.payload async for entry in handle.subscribe(1, wait=False)] == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+@asynccontextmanager
+async def thin(folder: Path) -> AsyncIterator[tuple[Servers, varlog.Log]]:
+    """A log of three copies that goes on with two, in segment 2: there are no more nodes."""
+    async with servers(folder, nodes=3, lost_ms=100) as cluster:
+        log = await create(cluster)
+        async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+            handle = client.log("orders")
+            await handle.append(b"a")
+            await cluster.stop_node(log.chain[0].streams[0].members[0])
+            await next_segment(handle, 2)
+            yield cluster, handle
+
+
+def copies(info: varlog.LogDescription) -> list[int]:
+    """Of every segment."""
+    return [len(segment.streams[0].members) for segment in info.chain]
+
+
+def test_a_log_with_fewer_members_than_wanted_rolls_all_the_same(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with thin(tmp_path) as (_, log):
+            await log.reconfigure(roll_bytes=1 << 20)
+            await log.append(bytes(2 << 20))
+            info = await next_segment(log, 3)
+            assert (copies(info), info.replicas) == ([3, 2, 2], 3)
+            info = await log.reconfigure(roll=True)
+            assert (copies(info), info.replicas) == ([3, 2, 2, 2], 3)
+            assert (await log.append(b"b")).glsn == 3
+
+    run(story())
+
+
+def test_copies_that_are_asked_for_and_cannot_be_had_are_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with thin(tmp_path) as (cluster, log):
+            for too_much in (
+                {"replicas": 3},
+                {"replicas": 3, "roll": True},
+                {"ack": 3, "roll": True},
+                {"ack": 3},
+                {"ordering": "cut"},
+                {"replication": "chain", "roll": True},
+                {"members": list(cluster.nodes)},
+                {"members": list(cluster.nodes), "roll": True},
+            ):
+                with pytest.raises(Unavailable, match="3 replicas need 3 connected"):
+                    await log.reconfigure(**too_much)
+            info = await log.info()
+            assert (copies(info), info.replicas) == ([3, 2], 3)
+
+    run(story())
+
+
+def test_what_is_no_matter_of_segments_changes_with_fewer_members_than_wanted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with thin(tmp_path) as (_, log):
+            for same in ({"pin": ["atomic_batch"]}, {"ack": 2}, {"streams": 1}, {"ordering": "leader"}):
+                info = await log.reconfigure(**same)
+                assert (copies(info), info.replicas) == ([3, 2], 3)
+            assert info.pinned == ("atomic_batch",)
+
+    run(story())
+
+
+def test_fewer_copies_are_wanted_though_there_are_no_more_already(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with thin(tmp_path) as (_, log):
+            info = await log.reconfigure(replicas=2)
+            assert (copies(info), info.replicas) == ([3, 2, 2], 2)
 
     run(story())
 

@@ -1,6 +1,7 @@
 """Making, changing, sealing and removing logs: what operators and clients ask for (M7, W13)."""
 
 import asyncio
+from dataclasses import replace
 
 from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed, Unsupported
 from varlog.base.ids import FIRST_EPOCH, FIRST_GLSN, LogId, NodeId
@@ -15,7 +16,15 @@ from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
 from varlog.repository.pins import checked_pins, pinned_after, refuse_loss
-from varlog.repository.reconfigure import Note, Reconfigurer, Settings, nothing, open_streams
+from varlog.repository.reconfigure import (
+    Note,
+    Reconfigurer,
+    Settings,
+    members_for,
+    nothing,
+    open_streams,
+    settings_of,
+)
 from varlog.transport.peer import Request
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -141,9 +150,10 @@ class Logs:
     async def _reshape(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest, note: Note) -> bool:
         """Whether anything had to be; the note is then in the record, too."""
         number = LogId(log.id)
-        if message.roll or message.members or _needs_segment(log, wanted):
-            members = [NodeId(node) for node in message.members]
-            await self._reconfigurer.next_segment(number, wanted, members, also=note)
+        if message.roll or message.members or _needs_segment(log, wanted, message):
+            nodes = [NodeId(node) for node in message.members]
+            members = self._members(log, wanted, message)
+            await self._reconfigurer.next_segment(number, wanted, nodes, members=members, also=note)
             return True
         there = open_streams(log)
         if not message.streams or wanted.streams == log.streams == len(there):
@@ -158,6 +168,12 @@ class Logs:
             number, there[wanted.streams :], max(0, wanted.streams - len(there)), also=change
         )
         return True
+
+    def _members(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> int:
+        """Of the next segment. A mere roll makes do with those there can be; what is asked for is had, or refused."""
+        if message.replicas or message.members or wanted != settings_of(log):
+            return wanted.replicas
+        return members_for(self._catalog, self._links, log, urgent=False)
 
     async def seal(self, request: Request) -> None:
         """The log ends at its last position, and stays readable."""
@@ -213,12 +229,15 @@ def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
     )
 
 
-def _needs_segment(log: pb.LogInfo, wanted: Settings) -> bool:
-    """Under `cut` streams come and go inside a segment; what they are made of does not change."""
+def _needs_segment(log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> bool:
+    """Under `cut` streams come and go inside a segment; what they are made of does not change.
+
+    The last segment may have fewer members than the log wants; that matters only to who asks for a number of them.
+    """
     last = log.chain[-1]
-    there = (last.ordering, last.replicas, last.ack, last.unit, last.replication or BROADCAST)
     moved = wanted.ordering == "sequencer" and wanted.streams != len(last.streams)
-    return moved or (wanted.ordering, wanted.replicas, wanted.ack, wanted.unit, wanted.replication) != there
+    short = bool(message.replicas) and wanted.replicas != last.replicas
+    return moved or short or wanted != replace(settings_of(log), streams=wanted.streams)
 
 
 def _checked(wanted: Settings) -> Settings:

@@ -12,7 +12,7 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
-from varlog.repository.reconfigure import Reconfigurer, settings_of
+from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.5
@@ -62,7 +62,9 @@ class Roller:
         try:
             async with self._changing:
                 if self._is_due(number):  # it may have been changed while we waited
-                    await self._reconfigurer.next_segment(number, settings_of(self._catalog.log(number)))
+                    log = self._catalog.log(number)
+                    members = members_for(self._catalog, self._links, log, urgent=False)
+                    await self._reconfigurer.next_segment(number, settings_of(log), members=members)
         except DiskFailed:
             raise  # our own store: whether it has the change is known only after a restart
         except VarlogError as error:
