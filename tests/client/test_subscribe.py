@@ -10,7 +10,9 @@ from tests.sim.world import Cluster
 
 from varlog import Entry, Log, Subscription, connect
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, ReplicaFailed, Trimmed, Unavailable
+from varlog.base.ids import NodeId
 from varlog.client.bounds import Bounds, find_bounds
+from varlog.client.limits import PATIENCE_SECONDS
 from varlog.sim.host import Process
 from varlog.transport.peer import Request
 from varlog.wire.batch import encode_batch, read_header
@@ -297,6 +299,47 @@ def test_nobody_has_the_end_of_an_ended_stream(monkeypatch: pytest.MonkeyPatch) 
             assert positions(await _all(client.log("log").subscribe(patience=0.3))) == [1, 2, 3, 4, 5]
 
     run(story())
+
+
+@pytest.mark.parametrize(("behind", "patience"), [(False, PATIENCE_SECONDS), (True, PATIENCE_SECONDS), (True, 1.0)])
+def test_a_stream_that_nobody_can_read_and_nobody_needs_ends_no_subscription(behind: bool, patience: float) -> None:
+    """Its only member is gone for good, before it was asked anything; all that it held lies before the start.
+
+    Who is behind learns where the stream ended before he has come so far, or even that it could not be read.
+    """
+    cluster = Cluster(nodes=3, lost_ms=3000)
+
+    async def work(process: Process) -> None:
+        async with connect(cluster.servers.url, world=process.world) as opened:
+            log = await opened.create_log("l", replicas=1, streams=2)
+            gone, there = (await log.info()).chain[0].streams
+            for stream in (gone, there):
+                await log.append(b"", stream=stream.id)
+            name, _, _ = log._context.routes.place(NodeId(gone.members[0])).address.partition(":")
+            (host,) = (host for host in cluster.servers.nodes if host.name == name)
+            host.crash(power_loss=False)
+            entries = aiter(log.subscribe(3, patience=patience))
+            waiting = asyncio.ensure_future(anext(entries))
+            last = 2
+            if behind:
+                await log.append(b"", stream=there.id)
+                assert (await waiting).glsn == 3
+                last = (await log.append(b"", stream=there.id)).glsn
+            while (await log.info()).chain[0].streams[0].writable:
+                await process.clock.sleep(0.1)
+            if behind:
+                assert (await anext(entries)).glsn == last
+                waiting = asyncio.ensure_future(anext(entries))
+            await process.clock.sleep(0.1)
+            running = [task.get_name() for task in log._context.scope._tasks]
+            assert f"read stream {there.id}" in running
+            assert f"read stream {gone.id}" not in running
+            await process.clock.sleep(2 * PATIENCE_SECONDS)
+            assert not waiting.done()
+            await log.append(b"")
+            assert (await waiting).glsn == last + 1
+
+    cluster.run(work)
 
 
 def test_the_time_in_which_nothing_is_wanted_tries_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ The application waits once for many pieces. A feed ends with an error, at its st
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import Any
 
 from varlog.base.errors import NotFound, Timeout, Unavailable, VarlogError
@@ -35,6 +36,10 @@ class Feed:
         self._patience = patience
         self._tasks: list[asyncio.Task[None]] = []
         self._readers: dict[StreamId, StreamReader] = {}
+        self._reading: dict[StreamId, asyncio.Task[None]] = {}
+        """What runs for each of them."""
+        self._first_end: float = inf
+        """The lowest position behind which a stream that is read has nothing more, as far as is known."""
         self._later: list[StreamRoute] = []
         """Streams of which nothing is needed yet."""
         self._buffered: dict[StreamId, int] = {}
@@ -153,6 +158,8 @@ class Feed:
             full = self._full.get(stream)
             if full is not None and self._buffered[stream] < READ_AHEAD_BYTES and not full.done():
                 full.set_result(None)
+        if self._merge.next >= self._first_end:
+            self._end_readers()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -206,10 +213,9 @@ class Feed:
             reader = self._readers.get(route.id)
             if reader is not None:
                 reader.route = route
-                if self._is_over(route):
-                    del self._readers[route.id]
             elif bounds.stream in (None, route.id):
                 self._later.append(route)
+        self._end_readers()
         self._begin_readers()
         self._wake()
 
@@ -231,7 +237,18 @@ class Feed:
                 continue
             reader = StreamReader(self._context, route, merge.next, bounds.stop, self, self._patience)
             self._readers[route.id] = reader
-            self._spawn(reader.run, f"read stream {route.id}")
+            self._reading[route.id] = self._spawn(reader.run, f"read stream {route.id}")
+            if route.until is not None:
+                self._first_end = min(self._first_end, route.until)
+
+    def _end_readers(self) -> None:
+        """Where nothing is needed any more it is no matter that nobody answers, nor that nobody did."""
+        for stream in [stream for stream, reader in self._readers.items() if self._is_over(reader.route)]:
+            del self._readers[stream]
+            self._reading.pop(stream).cancel()
+            self._errors.pop(stream, None)
+        ends = [reader.route.until for reader in self._readers.values()]
+        self._first_end = min((until for until in ends if until is not None), default=inf)
 
     def _cut_off(self) -> None:
         self._end(Unavailable(CLOSED))
