@@ -117,6 +117,25 @@ def test_what_only_some_members_have_is_not_in_the_log_if_all_answer(tmp_path: P
     run(story())
 
 
+def test_what_a_member_has_those_before_it_have_had_whatever_their_disks_lost(tmp_path: Path) -> None:
+    """The last one may have answered for it, and is silent."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=60_000) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            _, middle, last = log.chain[0].streams[0].members
+            await write(cluster, log, 1, members=3)
+            request = pb.StoreRequest(log=log.id, segment=1, stream=1, slot=1, base=1)
+            lost_by_the_head = batch(b"2", sequence=2)
+            await (await cluster.to_node(middle)).call(Method.STORE, request, [lost_by_the_head], timeout=TIMEOUT_S)
+            await cluster.stop_node(last)
+            sealed = await roll(cluster)
+            assert (sealed.end, ends(sealed)) == (3, [(2, None)])
+            await all_of(cluster, {1: b"1", 2: b"2"}, 2)
+
+    run(story())
+
+
 def test_what_a_silent_member_may_have_is_in_the_log(tmp_path: Path) -> None:
     """It may have answered for it. When it is back it is like the others."""
 

@@ -123,8 +123,13 @@ class Sealing:
             raise Unavailable(self._too_few()) from error
         finally:
             await scope.close()
-        end = leader.end_of(list(self.tails.values()), len(self._members), self._ack, self._acknowledged)
-        return max(end, self._committed)
+        return max(self._acknowledged_at_most(), self._committed)
+
+    def _acknowledged_at_most(self) -> Slot:
+        if self._chained:
+            # What a member of a chain has, all before it have had, whatever their disks have lost since.
+            return self.tails[[node for node in self._members if node in self.tails][-1]]
+        return leader.end_of(list(self.tails.values()), len(self._members), self._ack, self._acknowledged)
 
     def end(self, end: Slot) -> StreamEnd:
         """The stream is to end there."""
@@ -156,9 +161,7 @@ class Sealing:
         self.tails[node] = Slot(status.contiguous)
         if status.leads:
             self._acknowledged = Slot(status.committed)
-        # What the last one of a chain has, all have had.
-        last = self._chained and node == self._members[-1]
-        self._committed = max(self._committed, Slot(status.contiguous if last else status.committed))
+        self._committed = max(self._committed, Slot(status.committed))
         self._look()
 
     def _look(self) -> None:
