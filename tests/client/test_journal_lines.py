@@ -1,4 +1,4 @@
-"""How much a journal's leader has on its way to a member that is behind."""
+"""How much a journal's leader has on its way to a member that is behind; and whom it asks about the end."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,9 +7,10 @@ from typing import Any
 from tests.servers import run
 
 from varlog.base.ids import NodeId, Slot
-from varlog.client.journal_lines import _Line
+from varlog.client.journal_lines import LedSegment, _Line
 from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT
 from varlog.core.ordering.journal import Tenure
+from varlog.wire.proto import varlog_pb2 as pb
 
 
 def test_a_member_that_is_behind_gets_several_stores_at_once() -> None:
@@ -32,5 +33,34 @@ def test_a_member_that_is_behind_gets_several_stores_at_once() -> None:
         line.push()
         assert sent == [JOURNAL_STORE_BYTES] * JOURNAL_STORES_IN_FLIGHT
         assert line._cursor == Slot(JOURNAL_STORES_IN_FLIGHT)
+
+    run(story())
+
+
+def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
+    async def story() -> None:
+        stream = pb.StreamInfo(id=1, members=[1, 2, 3])
+        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, streams=[stream])])
+        left: list[int] = []
+
+        async def get(node: int) -> Any:
+            if node != 2:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    left.append(node)
+
+            async def call(*_: object, **__: object) -> Any:
+                return SimpleNamespace(message=pb.ReplicaStatus(state=pb.REPLICA_FINISHED))
+
+            return SimpleNamespace(call=call)
+
+        segment: Any = object.__new__(LedSegment)
+        segment._name = (9, 1, 1, 7)
+        segment.context = SimpleNamespace(
+            routes=SimpleNamespace(info=info, place=lambda node: node), pool=SimpleNamespace(get=get)
+        )
+        assert await segment.is_finished()
+        assert sorted(left) == [1, 3], "nobody is asked any more"
 
     run(story())

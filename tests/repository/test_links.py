@@ -119,6 +119,17 @@ def test_a_change_of_the_record_and_of_the_replica_are_noticed_at_the_next_repor
     asyncio.run(main())
 
 
+def test_who_lacks_something_asks_those_first_that_have_everything_and_last_those_that_are_away() -> None:
+    """A leader that was lost is named first in the record, and may take all the time that there is to ask."""
+
+    async def main() -> None:
+        links = Stage().links
+        stream = pb.StreamInfo(id=1, members=[5, 1, 3, 2], held_by=[2])
+        assert links._sources(NodeId(3), stream) == [2, 1, 5]
+
+    asyncio.run(main())
+
+
 def test_a_log_that_is_gone_is_dropped_though_its_replica_was_usual() -> None:
     async def main() -> None:
         stage = Stage()

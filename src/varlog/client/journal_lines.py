@@ -109,15 +109,23 @@ class LedSegment:
         info = self.context.routes.info
         members = info.chain[segment - 1].streams[0].members if info is not None and info.id == log else ()
         request = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=segment, stream=stream))
-        for node in map(NodeId, members):
-            try:
-                peer = await self.context.pool.get(self.context.routes.place(node))
-                status = (await peer.call(Method.LEAD, request, timeout=JOURNAL_STORE_SECONDS)).message
-            except VarlogError:
-                continue  # another may
-            if status.state == pb.REPLICA_FINISHED:
-                return True
+        scope = Scope()
+        asked = [scope.spawn(self._has_finished(NodeId(node), request), name=f"ask {node}") for node in members]
+        try:
+            for answer in asyncio.as_completed(asked):
+                if await answer:
+                    return True
+        finally:
+            await scope.close()
         return False
+
+    async def _has_finished(self, node: NodeId, request: pb.LeadRequest) -> bool:
+        try:
+            peer = await self.context.pool.get(self.context.routes.place(node))
+            status: pb.ReplicaStatus = (await peer.call(Method.LEAD, request, timeout=JOURNAL_STORE_SECONDS)).message
+        except VarlogError:
+            return False
+        return status.state == pb.REPLICA_FINISHED
 
     # ------------------------------------------------------------ for the lines
 

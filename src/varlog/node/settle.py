@@ -12,13 +12,16 @@ from varlog.base.errors import InvalidArgument, Taken, Trimmed, Unavailable, Var
 from varlog.base.ids import FIRST_GLSN, Glsn, NodeId, Slot
 from varlog.core.ordering.sequencer import Stripes
 from varlog.core.replica import ReplicaState
-from varlog.node.catch_up import READ_TIMEOUT_S, catch_up
+from varlog.node.catch_up import catch_up
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.transport.peer import Peer
 from varlog.wire.batch import check_batch, junk_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+
+TAIL_TIMEOUT_S = 1.5
+"""For a member to say how far it is. One that is silent must not take all the time that there is to ask the others."""
 
 
 async def settle(
@@ -76,6 +79,6 @@ async def _tail(replica: Replica, peer: Peer) -> Slot:
     """How far another member is."""
     name = replica.id
     request = pb.SealRequest(replica=pb.ReplicaId(log=name.log, segment=name.segment, stream=name.stream))
-    status = (await peer.call(Method.SEAL, request, timeout=READ_TIMEOUT_S)).message
+    status = (await peer.call(Method.SEAL, request, timeout=TAIL_TIMEOUT_S)).message
     assert isinstance(status, pb.ReplicaStatus)
     return Slot(status.contiguous)

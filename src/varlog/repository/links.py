@@ -359,7 +359,7 @@ class NodeLinks:
         request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot)
         if segment.ordering != "cut":
             request.base = segment.base
-            request.sources.extend(node for node in stream.members if node != link.node)
+            request.sources.extend(self._sources(link.node, stream))
             if stream.HasField("junk_slot"):
                 request.junk_slot = stream.junk_slot
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
@@ -368,6 +368,11 @@ class NodeLinks:
             link.waits.pop(replica, None)
             row.state = pb.REPLICA_FINISHED  # as its next report says, which others need not wait for
             self._finish_others(replica, stream)
+
+    def _sources(self, node: NodeId, stream: pb.StreamInfo) -> list[int]:
+        """Who is asked for what a member lacks: those first that had everything, last those that are not here."""
+        others = [other for other in stream.members if other != node]
+        return sorted(others, key=lambda other: (other not in stream.held_by, other not in self._links))
 
     def _finish_others(self, replica: ReplicaId, stream: pb.StreamInfo) -> None:
         for node in map(NodeId, stream.held_by):
