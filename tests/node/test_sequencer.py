@@ -22,6 +22,7 @@ from varlog.base.errors import (
 )
 from varlog.base.ids import Glsn
 from varlog.base.limits import BATCH_ENTRIES
+from varlog.node import replicas
 from varlog.node.sequencer import Sequencer
 from varlog.transport.peer import Peer
 from varlog.wire.batch import Batch, junk_batch
@@ -294,6 +295,21 @@ def test_a_member_that_has_something_where_junk_was_decided_stops(tmp_path: Path
     run(story())
 
 
+def test_a_member_that_gave_up_serves_all_that_is_committed_in_one_read(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE, unit=64)
+            mine = [batch(b"%d" % number, sequence=number) for number in range(20)]
+            await store(peer, 0, *mine, batch(b"nobody else has it", sequence=20), committed=20)
+            await seal(peer)
+            with pytest.raises(Unavailable, match="anew"):
+                await finish(peer, 30, junk=20)
+            assert await contents(peer, slot=0, part_bytes=100) == list(enumerate(mine))
+
+    run(story())
+
+
 def test_a_member_that_has_shown_what_was_given_up_shows_nothing_any_more(tmp_path: Path) -> None:
     """As all members before it had that once, their disks have lost it: who of them is right nobody can tell."""
 
@@ -327,11 +343,11 @@ async def lose_last_batch(cluster: Servers, number: int) -> None:
 LAST = b"the last one"
 
 
-async def chain_of_two(cluster: Servers) -> list[bytes]:
+async def chain_of_two(cluster: Servers, index: int = 0) -> list[bytes]:
     """Two batches on both members; only the last of the chain knows that they are committed."""
     batches = [batch(b"a", b"b"), batch(LAST, sequence=1)]
     for peer in (await cluster.to_node(1), await cluster.to_node(2)):
-        await open_replica(peer, 1, 2)
+        await open_replica(peer, 1, 2, streams=index + 1, index=index)
         for slot, each in zip((0, 2), batches, strict=True):
             await store(peer, slot, each)
     return batches
@@ -374,6 +390,23 @@ def test_a_head_that_was_started_again_takes_nothing_before_all_behind_it_have_a
                 assert (await store(head, 0)).contiguous == 2  # who only asks is answered
                 await asyncio.sleep(0.02)
             assert (await seal(head)).contiguous == 2  # and who ends the segment waits for nobody
+
+    run(story())
+
+
+def test_a_head_that_does_not_reach_those_behind_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writers may reach them, so nobody else would notice: another segment has to come."""
+    monkeypatch.setattr(replicas, "CLOSED_S", 0.1)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            await chain_of_two(cluster, index=1)
+            await cluster.stop_node(2)
+            await lose_last_batch(cluster, 1)
+            [replica] = cluster.nodes[1].replicas.all()
+            assert replica.leads == pb.LEADS_NOT
+            while replica.leads != pb.LEADS_NO_MORE:
+                await asyncio.sleep(0.01)
 
     run(story())
 

@@ -86,7 +86,7 @@ class _Reading:
                 return
             slot = run.end
             await self._replica.committed_beyond(slot)
-            if self._replica.failure is not None:
+            if self._replica.failure is not None and not self._replica.gave_up:
                 raise self._replica.failure
 
     def _is_last(self) -> bool:

@@ -27,6 +27,9 @@ from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume, newest
 from varlog.wire.proto import varlog_pb2 as pb
 
+CLOSED_S = 5.0
+"""How long a chain's head waits for those behind it after its start, before it says that another is to decide."""
+
 
 class Replicas:
     """Every replica this node has, by its id."""
@@ -256,10 +259,20 @@ class Replicas:
         scope.spawn(self._resume(replica, backups, scope, writer), name=f"take back {replica.id}")
 
     async def _resume(self, replica: Replica, backups: list[NodeId], scope: Scope, writer: int) -> None:
-        await TakeBack(replica, backups, self._connect, self._world.clock, writer).run()
+        patience = self._world.clock.call_later(CLOSED_S, lambda: self._say_closed(replica))
+        try:
+            await TakeBack(replica, backups, self._connect, self._world.clock, writer).run()
+        finally:
+            patience.cancel()
         replica.closed = ""
         if replica.spec.ordering == "cut":
             self._forward(replica, backups, scope)
+
+    def _say_closed(self, replica: Replica) -> None:
+        """It does not get to those behind it, though its writers may: another segment needs no word between them."""
+        if replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN:
+            replica.leads = pb.LEADS_NO_MORE
+            self._changed(replica)
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         ack = len(backups) + 1 if replica.spec.replication == CHAIN else replica.spec.ack
