@@ -153,6 +153,20 @@ async def status_of_writer(peer: Peer, writer: int) -> pb.ReplicaStatus:
     return status
 
 
+def test_what_is_bound_by_cuts_is_bound_by_nothing_else(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer)
+            await store(peer, 0, batch(b"a"))
+            request = pb.StoreRequest(log=99, segment=1, stream=1, base=1, committed=1)
+            with pytest.raises(InvalidArgument, match="cuts"):
+                await peer.call(Method.STORE, request, timeout=TIMEOUT_S)
+            assert (await store(peer, 0)).committed == 0
+
+    run(story())
+
+
 def test_a_flipped_byte_is_refused_before_it_is_stored(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=1) as cluster:

@@ -185,6 +185,29 @@ def test_a_named_producer_that_comes_back_to_a_stream_goes_on_behind_what_it_sen
     run(story())
 
 
+@pytest.mark.parametrize("ordering", ["cut", "leader"])
+def test_a_named_producer_moves_though_the_next_stream_is_lost_before_it_heard_of_it(
+    tmp_path: Path, ordering: str
+) -> None:
+    """That stream knows nothing of the producer, which does not mean that somebody else uses the name."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=500) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("moved", ordering=ordering, replicas=2, streams=1)
+            async with log.producer(id="etl", linger=0) as producer:
+                assert (await (await producer.send(b"a"))).glsn == 1
+                await log.reconfigure(roll=True)
+                primary = (await log.info()).chain[-1].streams[0].members[0]
+                await cluster.stop_node(primary)
+                assert (await (await producer.send(b"b"))).glsn == 2
+                assert producer.next_sequence == 2
+
+    run(story())
+
+
 def test_a_log_that_cannot_be_healed_holds_nobody_else_up(tmp_path: Path) -> None:
     """What was acknowledged in it only the lost node can tell. Others leave a node that drains nevertheless."""
 

@@ -148,7 +148,8 @@ class Chain:
 
     def _is_over(self) -> bool:
         routes = self._context.routes
-        return routes.info is None or not routes.now(self.route).writable
+        now = routes.now(self.route)
+        return routes.info is None or now not in routes.streams or not now.writable
 
     # ------------------------------------------------------------ completing
 

@@ -54,6 +54,8 @@ class ChainWriter:
         depth: int,
         session: Session[Carried] | None = None,
     ) -> None:
+        """With a `session` of a producer that has a name, the writer takes nothing behind a batch that is not in the
+        log: that would hide its number, and whoever asks would be told that it is there."""
         self.broken: VarlogError | None = None
         self.stalled = False
         self._context = context
@@ -66,6 +68,7 @@ class ChainWriter:
         self._first = siblings[0]
         self._chains = [Chain(context, each, self._stripes) for each in siblings]
         self._depth = depth
+        self._named = session is not None
         self._session: Session[Carried] = session or Session(self._world.random.randbytes(16))
         self._peer: Peer | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -175,6 +178,7 @@ class ChainWriter:
                 placed = await self._place(batch)
                 if placed is None:
                     self._end(flight)
+                    self._break("it was not sent in time")
                     self._owner.returned(self, [batch])  # those of it who still wait are told, too
                     return
                 index, slot = placed
@@ -194,14 +198,20 @@ class ChainWriter:
 
     def _fail(self, batch: Carried, error: VarlogError, *, certain: bool) -> None:
         if certain:
+            self._break(error.message)
             self._owner.refused(self, batch, error, [])
         else:
             self._doubtful(batch, error.message)
 
     def _doubtful(self, batch: Carried, why: str) -> None:
-        """Nobody can tell whether it is in the log; what waits behind it goes on."""
+        """Nobody can tell whether it is in the log; what waits behind it goes on, unless it has a name."""
+        self._break(why)
         batch.doubtful(OutcomeUnknown(why))
         self._has_room()
+
+    def _break(self, why: str) -> None:
+        if self._named and self.broken is None:
+            self.broken = Unavailable(f"a batch of this producer is perhaps not in the log, open it again: {why}")
 
     def _may_move(self, flight: Flight[Carried]) -> bool:
         """Its place is taken by another. Unless somebody may look for it there, or it had to be there, it goes on."""

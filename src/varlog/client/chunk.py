@@ -108,7 +108,7 @@ class Chunk:
             self._columns = None
 
     def stamp(self, producer: bytes, sequence: int) -> None:
-        self.producer, self.sequence = producer, sequence
+        self.producer, self.sequence, self.slot = producer, sequence, None
         if self._data is not None:
             self._data = stamp_batch(self._data, producer, sequence)
         else:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from math import inf
 
 from varlog.base import limits as shared
-from varlog.base.errors import Sealed, Timeout, Unavailable, VarlogError
+from varlog.base.errors import OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
@@ -92,9 +92,21 @@ class Outlet:
             raise Unavailable("the producer was not opened")
         producer = self._current.session.producer
         deadline = self._world.clock.now() + self._timeout
+        while self._current.route.written_by_clients and self._is_pending(sequence):
+            # Nobody there can say of it that it will be in the log, nor that it will not.
+            if self._world.clock.now() >= deadline:
+                raise OutcomeUnknown("the first time it was sent is not decided yet")
+            await self._world.clock.sleep(pause(self._world, 1))
+        if self.broken is not None:
+            raise OutcomeUnknown(self.broken.message)
         if sequence < self._resume_at:
             await find_batch(self._context, self._past, producer, sequence, deadline)
         return self._past.stream_of(sequence) or self._current.route, producer
+
+    def _is_pending(self, sequence: int) -> bool:
+        """Whether a batch of this number waits to be sent, or is on its way."""
+        on_their_way = self._current.session.unresolved if self._current is not None else {}
+        return self.next_sequence - len(self._queue) <= sequence or sequence in on_their_way
 
     # ------------------------------------------------------------ opening
 
@@ -129,17 +141,27 @@ class Outlet:
     async def _open_named(self, name: str, deadline: float) -> None:
         """Go on with the stream that has the name's last batch; if that has ended, with another, in sequence."""
         producer = producer_id(name)
-        past = self._past = await look_back(self._context, producer, deadline)
-        route = past.last if past.last is not None and past.last.writable else None
-        if route is None or route.written_by_clients:
-            route = await self._own_stream(name, deadline)
-        if route.written_by_clients:
-            self._begin(route, producer, past.next_sequence)
-            return
-        asked = await ask_producer(self._context, route, producer, deadline, begin=past.next_sequence)
-        if asked.next_sequence < past.next_sequence:
-            raise Unavailable(f"stream {route.id} has ended meanwhile: open the producer again")
-        self._begin(route, producer, asked.next_sequence)
+        while True:
+            past = self._past = await look_back(self._context, producer, deadline)
+            route = past.last if past.last is not None and past.last.writable else None
+            if route is None or route.written_by_clients:
+                route = await self._own_stream(name, deadline)
+            if await self._goes_on(route, producer, past.next_sequence, deadline):
+                return
+
+    async def _goes_on(self, route: StreamRoute, producer: bytes, sequence: int, deadline: float) -> bool:
+        """Begin with this stream where the ones before it ended; False: it has ended before it heard of that."""
+        if not route.written_by_clients:
+            asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
+            if asked.next_sequence < sequence:
+                if self._world.clock.now() >= deadline:
+                    raise Timeout(f"stream {route.id} has ended, and which one follows is not known")
+                self._context.routes.refresh_soon()
+                await self._world.clock.sleep(pause(self._world, 1))
+                return False
+            sequence = asked.next_sequence
+        self._begin(route, producer, sequence)
+        return True
 
     def _begin(self, route: StreamRoute, producer: bytes, sequence: int) -> None:
         """A named one sends to this stream from now on."""
@@ -295,12 +317,10 @@ class Outlet:
         assert self._name is not None
         producer = producer_id(self._name)
         try:
-            route = await self._own_stream(self._name, deadline)
-            if not route.written_by_clients:
-                asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
-                if asked.next_sequence != sequence:
-                    raise Unavailable("another producer uses this name: open it again")
-            self._begin(route, producer, sequence)
+            while not await self._goes_on(await self._own_stream(self._name, deadline), producer, sequence, deadline):
+                pass
+            if self._resume_at != sequence:
+                raise Unavailable("another producer uses this name: open it again")
         except VarlogError as error:
             self._broken = error
         self._moving = None

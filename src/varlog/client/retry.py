@@ -2,6 +2,7 @@
 
 from varlog.base.errors import (
     ConnectionLost,
+    Corrupt,
     Gap,
     InvalidArgument,
     Junk,
@@ -9,6 +10,7 @@ from varlog.base.errors import (
     NotWritten,
     OutcomeUnknown,
     Overloaded,
+    ReplicaFailed,
     Sealed,
     Timeout,
     Unavailable,
@@ -26,6 +28,8 @@ from varlog.runtime.timeout import within
 from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+
+PASSING = (ConnectionLost, Timeout, Unavailable, Overloaded, NotWritten)
 
 
 def check_token(token: object) -> ProducerToken:
@@ -66,7 +70,7 @@ class Retry:
         while (left := deadline - clock.now()) > SHORTEST_ATTEMPT_SECONDS:
             try:
                 return await self._attempt(left)
-            except (ConnectionLost, Timeout, Unavailable, Overloaded, NotWritten) as error:
+            except PASSING as error:
                 why = error
                 failures += 1
                 self._routes.refresh_soon()
@@ -76,8 +80,10 @@ class Retry:
 
     async def _attempt(self, left: float) -> Ack:
         route = self._route()
-        if self._token.slot is not None:
-            return await within(self._world.clock, left, self._look(route, self._token.slot))
+        if route.written_by_clients and self._token.slot is not None:
+            return await self._look_there(route, self._token.slot, left)
+        if route.written_by_clients and not self._numbered:
+            raise Junk("it got no place in the log before its sender was told, so it has none: append it anew")
         node = route.members[route.first_to_know or 0]
         if route.end is not None:
             # Of a stream that has ended every member knows what is in it.
@@ -101,6 +107,17 @@ class Retry:
         except VarlogError as error:
             raise self._unknown(error.message) from error
         return self._ack(reply.message)
+
+    async def _look_there(self, route: StreamRoute, slot: Slot, left: float) -> Ack:
+        """What one member cannot tell another may; and no error of theirs says that it is not in the log."""
+        try:
+            return await within(self._world.clock, left, self._look(route, slot))
+        except (*PASSING, Junk, Sealed):
+            raise
+        except (ReplicaFailed, NotFound, Corrupt) as error:
+            raise Unavailable(error.message) from error
+        except VarlogError as error:
+            raise self._unknown(error.message) from error
 
     async def _look(self, route: StreamRoute, slot: Slot) -> Ack:
         """It was sent to one place: see that something is written there, and whether it is this."""

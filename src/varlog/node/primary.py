@@ -80,6 +80,7 @@ class Primary:
         if header.producer != NO_PRODUCER and self._is_repeated(request, header):
             return
         if replica.spec.ordering == "sequencer":
+            self._refuse_unsettled()
             raise Junk("it is not in the log, and was given up: append it anew")  # clients store, we only know
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:
             raise Overloaded(f"{self._waiting_bytes} bytes wait for their place in the order", RETRY_AFTER_MS)
@@ -103,11 +104,18 @@ class Primary:
     def _refuse_undecided(self, producer: bytes) -> None:
         """What is stored and not committed may yet turn out not to be in the log: nobody may go on behind it."""
         log = self._replica.log
-        if self._replica.state is ReplicaState.SEALED:
-            raise Unavailable(f"{self._replica.id} is sealed; where it ends is not known here yet")
+        self._refuse_unsettled()
         last = log.producers.find(producer, log.producers.next_sequence(producer) - 1)
         if last is not None and last[0] + last[1] > log.committed:
             raise Unavailable(f"the last batch of this producer in {self._replica.id} waits for its place in the order")
+
+    def _refuse_unsettled(self) -> None:
+        """Where the stream ends, or what is in it, is not known here: others may have what this replica lacks."""
+        replica = self._replica
+        if replica.state is ReplicaState.SEALED:
+            raise Unavailable(f"{replica.id} is sealed; where it ends is not known here yet")
+        if replica.failure is not None:
+            raise Unavailable(replica.failure.message)
 
     def _is_repeated(self, request: Request, header: BatchHeader) -> bool:
         producers = self._replica.log.producers

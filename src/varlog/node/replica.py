@@ -112,6 +112,7 @@ class Replica:
         self._after_sync: list[Done] = []
         self._released: tuple[Glsn, Slot] | None = None
         """Where the segment begins, and how far the stream is known to be committed; not under `cut`."""
+        self._bound_by_cuts = spec.ordering == "cut"
         self._binds_late = spec.ordering == "leader"
         """Nobody asks its members for the tail: commits may come behind an answer that an append waits for."""
         self._bind_timer: Timer | None = None
@@ -376,6 +377,8 @@ class Replica:
 
     def hear(self, base: Glsn, upto: Slot, *, at_once: bool) -> None:
         """The same; but unless `at_once`, a member of a leader's binds them only when it has synced what comes next."""
+        if self._bound_by_cuts:
+            raise InvalidArgument(f"{self.id} learns from cuts alone what is committed")
         if self.last_of_chain and not self.log.sealed:
             upto = _ALL
         if self._released is None or upto > self._released[1]:

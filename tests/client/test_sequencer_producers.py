@@ -1,0 +1,248 @@
+"""Producers and retries under `sequencer`: what is said of a batch is true, whatever became of it. On real nodes."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.client.test_sequencer_stories import FILL_S, NEVER_MS, Brake, brake, entries, two_clients
+from tests.repository.test_sequencer import create, record, roll
+from tests.servers import TIMEOUT_S, Servers, batch, run, servers
+
+import varlog
+from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError
+from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
+from varlog.client import chain, lookup, retry
+from varlog.client.chain import Chain, Over
+from varlog.client.chunk import Chunk
+from varlog.client.columns import many_entries
+from varlog.storage.replica_log import ReplicaLog
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
+
+__all__ = ["brake"]
+
+
+@pytest.fixture(autouse=True)
+def holes_are_filled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "FILL_SECONDS", FILL_S)
+
+
+# ---------------------------------------------------------------- a named producer, and what is not in the log
+
+
+def test_a_named_producer_takes_nothing_behind_a_batch_that_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number would be taken for one that the log has: whoever sends it again would be told that it is there."""
+    plain = ReplicaLog.stage_batches
+
+    def stage(self: ReplicaLog, slot: Slot, batches: Any) -> None:
+        if any(b"large" in bytes(each) for each, _ in batches):
+            raise NoSpace("no room for that")
+        plain(self, slot, batches)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=0).open()
+                assert (await (await producer.send_batch([b"a"], sequence=0))).first == 1
+                with monkeypatch.context() as full:
+                    full.setattr(ReplicaLog, "stage_batches", stage)
+                    large = await producer.send_batch([b"large"], sequence=1)
+                    small = await producer.send_batch([b"small"], sequence=2)
+                    results = await asyncio.gather(large, small, return_exceptions=True)
+                assert isinstance(results[0], VarlogError)
+                assert isinstance(results[1], Unavailable), "it would hide the one before it"
+                producer.abort()
+                async with other.producer(id="job", linger=0) as producer:
+                    assert producer.next_sequence == 1
+                    await (await producer.send_batch([b"large"], sequence=1))
+                    await (await producer.send_batch([b"small"], sequence=2))
+                assert [payload for _, payload in await entries(other)] == [b"a", b"large", b"small"]
+
+    run(story())
+
+
+def test_a_number_that_is_sent_again_while_it_is_on_its_way_is_waited_for(tmp_path: Path, brake: Brake) -> None:
+    async def story() -> None:
+        brake.place = 1
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, _), log.producer(id="job", linger=0, timeout=0.5) as producer:
+                first = await producer.send_batch([b"slow"], sequence=0)
+                with pytest.raises(OutcomeUnknown):
+                    await first
+                again = asyncio.create_task(producer.send_batch([b"slow"], sequence=0))
+                await asyncio.sleep(0.1)
+                assert not again.done(), "it may yet be written"
+                brake.released.set()
+                assert (await (await again)).first == 1
+                with pytest.raises(OutcomeUnknown):
+                    await producer.flush()
+                assert await entries(log) == [(1, b"slow")]
+
+    run(story())
+
+
+def test_a_number_that_stays_undecided_is_of_unknown_outcome(tmp_path: Path, brake: Brake) -> None:
+    async def story() -> None:
+        brake.place = 1
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, _):
+                producer = log.producer(id="job", linger=0, timeout=0.3)
+                await producer.open()
+                first = await producer.send_batch([b"slow"], sequence=0)
+                for sending in (first, producer.send_batch([b"slow"], sequence=0)):
+                    with pytest.raises(OutcomeUnknown):
+                        await sending
+                producer.abort()
+                brake.released.set()
+
+    run(story())
+
+
+# ---------------------------------------------------------------- tokens
+
+
+def test_a_token_names_no_place_of_a_segment_that_its_batch_has_left() -> None:
+    chunk = Chunk(
+        lambda *_: None, lambda: 0, many_entries([b"a"], None, None, None), [], 1.0, whole=True, compress=False
+    )
+    route: Any = object()
+    chunk.stamp(b"producer-one-16b", 0)
+    chunk.place(route, Slot(7))
+    assert chunk.slot == 7
+    chunk.stamp(b"producer-two-16b", 0)
+    assert chunk.slot is None
+
+
+def token_for(log: pb.LogInfo, data: bytes, sequence: int, slot: Slot | None) -> ProducerToken:
+    stream = log.chain[-1].streams[0]
+    return ProducerToken(
+        b"producer-one-16b", sequence, StreamId(stream.id), LogId(log.id), Epoch(log.chain[-1].epoch), 0, 1, data, slot
+    )
+
+
+def test_a_place_is_looked_at_only_where_clients_write_them(tmp_path: Path) -> None:
+    """A token that was given out under another ordering is asked about as any other: by what its stream knows."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            log = await cluster.create_log(replicas=2)
+            async with two_clients(cluster) as (one, _):
+                assert (await one.append(b"first")).glsn == 1
+                data = batch(b"again")
+                ack = await one.retry(token_for(log, data, 0, Slot(0)))
+                assert ack.glsn == 2
+                assert await entries(one) == [(1, b"first"), (2, b"again")]
+
+    run(story())
+
+
+def test_what_never_got_a_place_is_not_in_the_log(tmp_path: Path) -> None:
+    """Its sender was told before the grant came. What the same producer wrote since says nothing of it."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (one, _):
+                stream = log.chain[0].streams[0]
+                for node in stream.members:
+                    request = pb.StoreRequest(log=log.id, segment=1, stream=stream.id, slot=0, base=1)
+                    peer = await cluster.to_node(node)
+                    await peer.call(Method.STORE, request, [batch(b"later", sequence=5)], timeout=TIMEOUT_S)
+                with pytest.raises(Junk):
+                    await one.retry(token_for(log, batch(b"never", sequence=3), 3, None))
+
+    run(story())
+
+
+def test_a_member_that_has_failed_is_not_the_last_word_on_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            data = batch(b"there")
+            stream = log.chain[0].streams[0]
+            for node in stream.members:
+                request = pb.StoreRequest(log=log.id, segment=1, stream=stream.id, slot=0, base=1)
+                await (await cluster.to_node(node)).call(Method.STORE, request, [data], timeout=TIMEOUT_S)
+            plain, troubles = lookup.header_at, [ReplicaFailed("it has stopped"), NoSpace("unheard of")]
+
+            async def header_at(*arguments: Any) -> Any:
+                if troubles:
+                    raise troubles.pop(0)
+                return await plain(*arguments)
+
+            monkeypatch.setattr(retry, "header_at", header_at)
+            async with two_clients(cluster) as (one, _):
+                token = token_for(log, data, 0, Slot(0))
+                with pytest.raises(OutcomeUnknown) as unknown:
+                    await one.retry(token)  # the second error says nothing that we know the meaning of
+                assert unknown.value.token == token
+                assert (await one.retry(token)).glsn == 1
+
+    run(story())
+
+
+# ---------------------------------------------------------------- members that cannot tell
+
+
+async def known_producer(cluster: Servers) -> tuple[pb.LogInfo, int]:
+    """The last member of a chain has been asked about a producer, and has nothing of him."""
+    log = await create(cluster, replicas=2, streams=1)
+    last = log.chain[0].streams[0].members[-1]
+    await ask(cluster, log, last)
+    return log, last
+
+
+async def ask(cluster: Servers, log: pb.LogInfo, node: int) -> int:
+    request = pb.ProducerRequest(log=log.id, segment=1, stream=1, producer=b"producer-one-16b")
+    reply = (await (await cluster.to_node(node)).call(Method.PRODUCER, request, timeout=TIMEOUT_S)).message
+    assert isinstance(reply, pb.ProducerReply)
+    return reply.next_sequence
+
+
+@pytest.mark.parametrize("how", ["sealed", "failed"])
+def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(tmp_path: Path, how: str) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log, last = await known_producer(cluster)
+            await cluster.stop_repository()  # or it would see to the member
+            [replica] = cluster.nodes[last].replicas.all()
+            if how == "sealed":
+                await replica.seal()
+            else:
+                replica.fail(NoSpace("a sync failed"))
+            request = pb.AppendRequest(log=log.id, segment=1, stream=1)
+            peer = await cluster.to_node(last)
+            with pytest.raises(Unavailable):
+                await peer.call(Method.APPEND, request, [batch(b"a")], timeout=TIMEOUT_S)
+            with pytest.raises(Unavailable):
+                await ask(cluster, log, last)
+            await cluster.start_repository()
+
+    run(story())
+
+
+def test_a_batch_for_a_log_that_was_made_anew_is_not_carried_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, _):
+                await log.append(b"a")
+                routes = log._context.routes
+                old = Chain(log._context, routes.streams[0], routes.stripes(routes.streams[0]))
+                await roll(cluster)
+                async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                    await client.remove_log("orders")
+                await create(cluster, replicas=2, streams=1)
+                routes.adopt(await record(cluster))
+                with pytest.raises(Over):
+                    await old._wait(Unavailable("nobody is there"), 1)
+
+    run(story())
