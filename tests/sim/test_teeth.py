@@ -77,7 +77,7 @@ EVIDENCE: dict[str, set[str]] = {
     "ack_on_replication": {"I1", "I2", "I4", "I5", "I10"},
     "archive_ignored": {"I13"},
     "archive_recorded_blindly": {"I1", "I9", "I13", "I14"},
-    "answer_counts_for_all": {"I1", "I2", "I3", "I10"},
+    "answer_counts_for_all": {"I1", "I2", "I3", "I10", "defect"},
     "appended_again": {"I5", "I6"},
     "acked_before_the_last": {"I1", "I2", "I3", "I4"},
     "binding_reported_early": {"I14"},
