@@ -14,7 +14,7 @@ from varlog.sim.host import Host
 from varlog.sim.weather import Shape
 from varlog.wire.proto import varlog_pb2 as pb
 
-LOST_WITH_THE_END = ("I1", "I2", "I3", "I4", "I9", "I10", "places")
+LOST_WITH_THE_END = ("I1", "I2", "I3", "I4", "I9", "I10", "numbers", "places")
 """What an end that is too low breaks, from its segment on."""
 
 END_IS_GONE = "all who had the end of it are lost, have rotted or failed"

@@ -165,6 +165,15 @@ class Find(Operation):
 
 
 @dataclass(slots=True, kw_only=True)
+class Opening(Operation):
+    """A named producer was opened, and told up to which number the log has its batches."""
+
+    kind = "opening"
+    payloads: list[str] = field(default_factory=list)
+    """Of those batches that it had no Ack for, the first entry each."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Keeping:
     """What a log was told to keep, from its beginning on: the rest may be trimmed by the cluster itself."""
 
@@ -253,7 +262,21 @@ class Expectation:
     """Why it may have fewer; empty: it must have them all."""
 
 
-Record = Append | Read | Subscription | Tail | Trim | Seal | Chain | Find | Keeping | FinalLog | Replica | Expectation
+Record = (
+    Append
+    | Read
+    | Subscription
+    | Tail
+    | Trim
+    | Seal
+    | Chain
+    | Find
+    | Opening
+    | Keeping
+    | FinalLog
+    | Replica
+    | Expectation
+)
 KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Record)}
 Some = TypeVar("Some", bound=Record)
 

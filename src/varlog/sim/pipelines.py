@@ -13,7 +13,7 @@ from typing import Protocol
 
 from varlog.base.errors import VarlogError
 from varlog.client import Ack, Log, Producer
-from varlog.sim.history import Append, fingerprint
+from varlog.sim.history import Append, Opening, fingerprint
 from varlog.sim.host import Process
 from varlog.sim.record import Recorder, finish_append
 
@@ -145,6 +145,9 @@ class Pipeline:
         """From the first batch without an Ack on: those of the journal again, then new ones."""
         sender = self._sender
         number = journal.acked
+        told = journal.batches[number : producer.next_sequence]
+        opening = Opening(log=self._name, payloads=[fingerprint(batch[0]) for batch in told])
+        sender.recorder.end(sender.process, sender.recorder.begin(sender.process, opening))
         while not sender.stopping or number < len(journal.batches):
             await self._pause()
             if number - journal.acked >= LOOK_BACK:

@@ -11,6 +11,7 @@ from varlog.sim.history import (
     FinalLog,
     Find,
     History,
+    Opening,
     Read,
     Record,
     Replica,
@@ -76,6 +77,9 @@ class Story:
 
     def find(self, time_us: int, glsn: int) -> Find:
         return self.history.add(Find(time_us=time_us, glsn=glsn, **self._times(None)))
+
+    def opening(self, payloads: str) -> Opening:
+        return self.history.add(Opening(payloads=list(payloads), **self._times(None)))
 
     def subscription(self, first: int, glsns: list[int], payloads: str, **more: Any) -> Subscription:
         times = self._times(None)

@@ -493,3 +493,25 @@ def test_find_ignores_what_is_trimmed() -> None:
     story.find(15, 3)
     story.final("c", trimmed=2, times=[30])
     assert not story.violations("find")
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_what_a_producer_is_told_to_be_in_the_log_is_there() -> None:
+    story = Story()
+    story.unknown("a")
+    story.unknown("b")
+    story.opening("ab")
+    story.final("b")
+    (found,) = story.violations("numbers")
+    assert "a is nowhere" in found
+
+
+@pytest.mark.parametrize(("payloads", "trimmed"), [("ab", 0), ("b", 1)])
+def test_what_is_trimmed_may_have_been_there(payloads: str, trimmed: int) -> None:
+    story = Story()
+    story.unknown("ab")
+    story.opening("ab")
+    story.final(payloads, trimmed=trimmed)
+    assert not story.violations("numbers")

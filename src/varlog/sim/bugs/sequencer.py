@@ -36,6 +36,12 @@ def _ends_early(weather: Weather) -> bool:
     return _is_chained(weather) and shape.streams > 1 and lost and shape.operations_per_second > 10
 
 
+def _has_a_name(weather: Weather) -> bool:
+    """Whether named producers are opened, and what they are told can be checked at the end."""
+    shape = weather.shape
+    return shape.ordering == "sequencer" and shape.named_producers and not shape.trims and shape.nodes > 1
+
+
 @bug("an append is answered before the last member has it", _is_chained)
 def acked_before_the_last() -> Iterator[None]:
     async def write(self: Chain, slot: Slot, data: Buffer, count: int) -> None:
@@ -134,4 +140,20 @@ def sent_again_unseen() -> Iterator[None]:
         return False
 
     with swap(ChainWriter, _is_there=is_there):
+        yield
+
+
+@bug("a named producer goes on behind a batch that is perhaps not in the log", _has_a_name)
+def goes_on_behind_a_hole() -> Iterator[None]:
+    plain = Chain.write
+
+    def go_on(self: ChainWriter, why: str) -> None:
+        return
+
+    async def write(self: Chain, slot: Slot, data: Buffer, count: int) -> None:
+        if self._context.world.random.random() < 4 * SLOW:
+            await self._clock.sleep(1.5)  # longer than some wait for an answer
+        await plain(self, slot, data, count)
+
+    with swap(chain, FILL_SECONDS=0.1), swap(Chain, write=write), swap(ChainWriter, _break=go_on):
         yield

@@ -11,6 +11,7 @@ from varlog.sim.checkers import (
     lanes,
     no_invention,
     no_loss,
+    numbers,
     one_value,
     places,
     progress,
@@ -41,6 +42,7 @@ CHECKERS: dict[str, Checker] = {
     "conditional": conditional.check,
     "find": found.check,
     "lanes": lanes.check,
+    "numbers": numbers.check,
     "places": places.check,
 }
 

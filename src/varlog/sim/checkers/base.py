@@ -16,6 +16,7 @@ from varlog.sim.history import (
     Find,
     History,
     Keeping,
+    Opening,
     Operation,
     Read,
     Replica,
@@ -68,6 +69,7 @@ class LogHistory:
     chains: list[Chain]
     keeping: Keeping | None
     finds: list[Find]
+    openings: list[Opening]
     replicas: list[Replica]
     expectations: list[Expectation]
     final: FinalLog | None
@@ -189,6 +191,7 @@ def _of_log(history: History, log: str) -> LogHistory:
         chains=history.of(Chain, log),
         keeping=next(iter(history.of(Keeping, log)), None),
         finds=history.of(Find, log),
+        openings=history.of(Opening, log),
         replicas=history.of(Replica, log),
         expectations=history.of(Expectation, log),
         final=finals[-1] if finals else None,
@@ -228,6 +231,8 @@ def _what(operation: Operation) -> str:
         return f"{'change' if operation.changed else 'look at the chain'}: {told}"
     if isinstance(operation, Find):
         return f"find of {operation.time_us} µs: {operation.glsn}"
+    if isinstance(operation, Opening):
+        return f"opening of a producer: the log has {', '.join(operation.payloads) or 'nothing new'}"
     return operation.kind
 
 
