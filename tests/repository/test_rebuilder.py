@@ -13,13 +13,15 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, se
 
 import varlog
 from varlog.base.errors import NotFound, ReplicaFailed
-from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.core.placement import Candidate
 from varlog.ports.disk import DiskFailed
 from varlog.repository import survey
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
 from varlog.repository.rebuilder import Rebuilder
+from varlog.repository.survey import Survey
 from varlog.runtime.clock import RealClock
 from varlog.runtime.scope import Scope
 from varlog.wire.methods import Method
@@ -327,3 +329,49 @@ def test_a_copy_whose_source_is_gone_takes_nobodys_place(tmp_path: Path, monkeyp
             assert (await first_stream(cluster, lambda _: True)).HasField("copy"), "it waits for its source"
 
     run(story())
+
+
+def surveyed(
+    monkeypatch: pytest.MonkeyPatch, row: pb.LogStreamUncommitReport | None = None
+) -> tuple[Survey, list[int]]:
+    """A survey of a cluster of three nodes, and a mark for each glance it takes at all streams."""
+    glances: list[int] = []
+
+    def candidates(*_: object) -> dict[NodeId, Candidate]:
+        glances.append(1)
+        return {NodeId(node): Candidate() for node in (1, 2, 3)}
+
+    monkeypatch.setattr(survey, "candidates", candidates)
+    log = pb.LogInfo(chain=[pb.SegmentInfo(ordering="cut")])
+    catalog = SimpleNamespace(log=lambda _: log, nodes={1: None, 2: None, 3: None}, logs={}, changes=0)
+    links = SimpleNamespace(row=lambda *_: row, connected=lambda: [1, 2, 3], lacks=lambda *_: False, left_at={})
+    orderer = SimpleNamespace(order=lambda _: SimpleNamespace(stream=lambda _: None))
+    parts = (cast(Catalog, catalog), cast(Orderer, orderer), cast(NodeLinks, links))
+    return Survey(RealClock(), *parts, 1.0), glances
+
+
+NAME = ReplicaId(LogId(1), Epoch(1), StreamId(1))
+
+
+def test_all_streams_are_glanced_at_once_a_look_and_for_each_copy_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With thousands of streams to leave a node the leader had no time for anything else."""
+    found, glances = surveyed(monkeypatch)
+    full = pb.StreamInfo(id=1, members=[1, 2, 3])
+    for _ in range(100):
+        assert found.choose(NAME, full, NodeId(3), only_fit=True) is None
+        assert not found.has_room(full)
+    assert len(glances) == 1
+    assert found.choose(NAME, pb.StreamInfo(id=1, members=[1, 2]), NodeId(2), only_fit=True) == 3
+    assert not found.has_room(full)
+    assert len(glances) == 2
+
+
+@pytest.mark.parametrize(("positions", "back"), [(5, True), (2, False)])
+def test_a_replica_that_lost_its_positions_is_not_back(
+    monkeypatch: pytest.MonkeyPatch, positions: int, back: bool
+) -> None:
+    """It has all slots, and nobody remembers where they are in the log: it is copied anew, and not kept instead."""
+    row = pb.LogStreamUncommitReport(uncommitted_llsn_offset=positions + 1, uncommitted_llsn_length=5 - positions)
+    found, _ = surveyed(monkeypatch, row)
+    assert found.is_back(NodeId(1), NAME, 5) is back
+    assert found.is_out(NodeId(1), NAME, 5) is not back

@@ -18,12 +18,14 @@ from collections.abc import Iterable
 
 from varlog.base.errors import VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks, is_hurt
+from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
+from varlog.repository.reconfigure import Reconfigurer, members_among, members_for, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
@@ -61,6 +63,8 @@ class Healer:
         self._troubles: dict[LogId, str] = {}
         self._draining: dict[NodeId, None] = {}
         """As of the last look."""
+        self._free: dict[NodeId, Candidate] | None = None
+        """What there is to choose from, as of then: it takes a glance at every stream of the cluster."""
 
     def trouble(self, log: LogId) -> str:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
@@ -83,6 +87,7 @@ class Healer:
 
     async def _look_at_all(self) -> None:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
+        self._free = None
         self._forget_removed()
         calm = True
         for number in list(self._catalog.logs):
@@ -113,7 +118,7 @@ class Healer:
                     if log.chain[-1].ordering == "cut":
                         await self._reconfigurer.replace(number, ending, self._wanted(log, ending))
                     else:
-                        members = self._members(log, urgent=urgent)
+                        members = members_for(self._catalog, self._links, log, urgent=urgent)
                         await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=urgent)
         except REFUSED:
             self._put_off(number, urgent, "the metadata store does not take the change")
@@ -122,6 +127,7 @@ class Healer:
             self._put_off(number, urgent, error.message)
             return False
         self._not_before.pop((number, urgent), None)
+        self._free = None
         return True
 
     def _put_off(self, number: LogId, urgent: bool, why: str) -> None:
@@ -150,15 +156,14 @@ class Healer:
             if any(NodeId(node) in self._draining for node in stream.members)
         ]
 
-    def _members(self, log: pb.LogInfo, *, urgent: bool) -> int:
-        return members_for(self._catalog, self._links, log, urgent=urgent)
-
     def _is_thin(self, log: pb.LogInfo) -> bool:
         """The last segment has fewer members than are wanted, and there are nodes for more by now."""
         last = log.chain[-1]
         if last.ordering == "cut" or last.replicas >= log.replicas:
             return False  # how many there could be takes a look at every log
-        return last.replicas < self._members(log, urgent=False)
+        if self._free is None:
+            self._free = candidates(self._catalog, self._links)
+        return last.replicas < members_among(self._free, log, urgent=False)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

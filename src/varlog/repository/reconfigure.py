@@ -209,7 +209,11 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
 
 def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: bool) -> int:
     """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
-    free = candidates(catalog, links)
+    return members_among(candidates(catalog, links), log, urgent=urgent)
+
+
+def members_among(free: dict[NodeId, Candidate], log: pb.LogInfo, *, urgent: bool) -> int:
+    """The same, for who asks it of many logs at once."""
     fit = sum(not node.unfit for node in free.values())
     if fit < log.ack and urgent:
         fit = sum(not node.unfit for node in staying(free, log, log.ack).values())

@@ -5,7 +5,7 @@ failed, is damaged or lacks something for good, or lists all it has without it.
 """
 
 from varlog.base.ids import NodeId, ReplicaId, Slot
-from varlog.core.placement import place_replacement
+from varlog.core.placement import Candidate, place_replacement
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
@@ -35,12 +35,15 @@ class Survey:
         self._rebuild_s = rebuild_s
         self._absences = Absences(clock, catalog, links, LOOK_S)
         self.ended = EndedStreams(catalog)
+        self._candidates: dict[NodeId, Candidate] | None = None
+        """What to choose from, as of this look: it takes a glance at every stream of the cluster."""
         self._avoid: dict[tuple[ReplicaId, NodeId], float] = {}
         """Until when a node is not chosen for a stream, unless it is the only one."""
 
     def look(self) -> list[ReplicaId]:
         """To be called every `LOOK_S`; those of the ended streams whose turn it is."""
         self._absences.look()
+        self._candidates = None
         now = self._clock.now()
         self._avoid = {key: until for key, until in self._avoid.items() if until > now}
         return self.ended.turn()
@@ -79,10 +82,11 @@ class Survey:
         return len(stream.members) < self._catalog.log(name.log).chain[name.segment - 1].replicas
 
     def is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
-        """It is here with its data."""
+        """It is here with its data, and with the positions of that or a way to learn them."""
         row = self._links.row(node, name)
-        whole = row is not None and not is_hurt(row) and slots_of(row) >= end
-        return whole and node in self._links.connected()
+        if row is None or is_hurt(row) or slots_of(row) < end or node not in self._links.connected():
+            return False
+        return self._settles(name) or self._can_finish(name, row, end)
 
     def sources(self, name: ReplicaId, stream: pb.StreamInfo) -> list[NodeId]:
         """Members that have all of it, those that few copies read from first."""
@@ -112,7 +116,7 @@ class Survey:
             return lost
         free = {
             node: candidate
-            for node, candidate in candidates(self._catalog, self._links).items()
+            for node, candidate in self._free().items()
             if node not in stream.members
             and not (only_fit and candidate.unfit)
             and under_way.count(node) < COPIES_PER_NODE
@@ -121,12 +125,18 @@ class Survey:
         fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
         others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
         chosen = place_replacement(fresh or free, [other.zone for other in others if other is not None])
+        if chosen is not None:
+            self._candidates = None  # it is about to have one more
         return lost if chosen is None and here and not only_fit else chosen
 
     def has_room(self, stream: pb.StreamInfo) -> bool:
         """Whether some other node may take a copy of it, be it later."""
-        others = candidates(self._catalog, self._links)
-        return any(node not in stream.members and not each.unfit for node, each in others.items())
+        return any(node not in stream.members and not each.unfit for node, each in self._free().items())
+
+    def _free(self) -> dict[NodeId, Candidate]:
+        if self._candidates is None:
+            self._candidates = candidates(self._catalog, self._links)
+        return self._candidates
 
     def unavailable(self, name: ReplicaId, stream: pb.StreamInfo) -> str:
         connected = dict.fromkeys(self._links.connected())
