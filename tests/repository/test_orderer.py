@@ -169,6 +169,28 @@ def test_a_cut_without_room_is_tried_again_as_it_was() -> None:
     play(story, 4)
 
 
+def test_who_ends_a_stream_is_refused_while_there_is_no_room_for_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """He holds up all other changes, also of logs that need no cuts."""
+    monkeypatch.setattr(ordering, "FULL_S", 0.05)
+    monkeypatch.setattr(ordering, "NO_SPACE_PAUSE_S", 0.0)
+
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 5)
+        ending = asyncio.ensure_future(ordered.orderer.finalize(LogId(1), StreamId(1)))
+        await asyncio.sleep(0.2)
+        assert not ending.done(), "it is slow, and not full"
+        store.fail(0, NoSpace("full"))
+        with pytest.raises(NoSpace):
+            await ending
+        ordered.orderer.resume(LogId(1), StreamId(1))
+        store.apply(1)
+        while ordered.announced != [5]:
+            await soon()
+        assert await ordered.orderer.finalize(LogId(1), StreamId(1)) == 5
+
+    play(story, 1)
+
+
 def test_a_new_leader_leaves_out_a_cut_without_the_one_before() -> None:
     async def story(store: SlowStore, ordered: Ordered) -> None:
         for stream, tail in ((1, 2), (2, 3), (1, 4)):

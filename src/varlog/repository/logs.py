@@ -188,8 +188,8 @@ class Logs:
         async with self._changing:
             log = self._catalog.log_named(request.message.name)
             number = LogId(log.id)
-            await self._orderer.close(number)
             try:
+                await self._orderer.close(number)
                 await self._catalog.remove_log(log)
             except REFUSED:
                 # After any other error the store may have the change: then no cut may be made in this life.

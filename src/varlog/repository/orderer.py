@@ -21,13 +21,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from varlog.base.errors import NoSpace, NotFound, Unavailable, VarlogError
+from varlog.base.errors import NoSpace, NotFound, Timeout, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
 from varlog.core.ordering.cut import Commit, Cut, LogOrder
 from varlog.ports import Clock, MetadataStore, Transaction
 from varlog.repository import keys
+from varlog.runtime.timeout import deadline
 from varlog.wire.proto import varlog_pb2 as pb
 
 WINDOW = 8
@@ -47,6 +48,8 @@ DROPS_AT_LEAST = 64
 """Fewer do not travel with a cut: forgetting costs a new cut's latency, so it is done for many at once."""
 NO_SPACE_PAUSE_S = 0.5
 """How long a store without room is left alone."""
+FULL_S = 2.0
+"""How long it is waited for cuts before it is looked whether the store is full."""
 DROP_IDLE_S = 1.0
 """How long forgotten cuts wait for a new one to travel with."""
 
@@ -90,6 +93,8 @@ class Orderer:
         """The next one may leave."""
         self._dropping: list[tuple[LogOrder, int]] = []
         """What is being deleted, by one transaction at a time: each says where its log stands."""
+        self._full = False
+        """The store had no room for the last one."""
         self.window = window
         self.cuts = 0
         """Made since the start."""
@@ -181,7 +186,18 @@ class Orderer:
         return order.finalize(stream)  # by now cuts that were being persisted count
 
     async def _all_persisted(self) -> None:
-        """Returns when every cut planned so far is applied; raises if that can not be said of one."""
+        """Returns when every cut planned so far is applied; raises if that can not be said of one.
+
+        Whoever asks keeps all other changes waiting. While the store has no room for cuts he is refused instead: it has
+        none for his change either, and some logs need no cuts.
+        """
+        while self._last is not None and not self._last.done():
+            try:
+                async with deadline(self._clock, FULL_S):
+                    await asyncio.shield(self._last)
+            except Timeout:
+                if self._full:
+                    raise NoSpace("the metadata store has no room for what was ordered before") from None
         await _succeeded(self._last)
 
     def resume(self, log: LogId, stream: StreamId) -> None:
@@ -333,6 +349,7 @@ class Orderer:
             try:
                 committed = await self._store.commit(transaction)
             except NoSpace:
+                self._full = True
                 await self._clock.sleep(NO_SPACE_PAUSE_S)
             except VarlogError:
                 for order in self._orders.values():
@@ -340,6 +357,7 @@ class Orderer:
                 raise
             else:
                 break
+        self._full = False
         invariant(committed, "a cut has no condition that could fail")
         if transaction.delete:
             dropped, self._dropping = self._dropping, []
