@@ -1,6 +1,7 @@
 """After a failed write or sync nothing of the replica is trusted again."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.storage.crash_disk import CrashDisk
@@ -10,6 +11,7 @@ from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed, Unavailab
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.ports.disk import DiskFailed
+from varlog.runtime.disk import RealDisk
 
 
 @pytest.mark.parametrize("what", ["write", "sync"])
@@ -157,6 +159,73 @@ def test_a_lack_of_descriptors_passes() -> None:
         await log.sync()
         assert (log.durable, log.failure) == (2, None)
         assert (await reopen(disk)).durable == 2
+
+    run(scenario())
+
+
+def test_a_lack_of_descriptors_passes_also_when_the_next_file_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+
+        async def short(_: str) -> None:
+            raise Unavailable("too many open files")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "sync_folder", short)
+            for _ in range(3):
+                with pytest.raises(Unavailable):
+                    await log.sync()
+        assert (log.durable, log.failure) == (1, None)
+        await log.sync()
+        assert (log.durable, log.failure) == (2, None)
+        disk.crash()
+        assert (await reopen(disk)).durable == 2
+
+    run(scenario())
+
+
+def test_a_roll_that_is_tried_again_leaves_no_files_behind() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+        await log._pool.ensure()
+        before = disk.paths()
+        disk.unreadable[".data"] = Unavailable("too many open files")
+        for _ in range(5):
+            with pytest.raises(Unavailable):
+                await log.sync()
+        assert disk.paths() == before
+        disk.unreadable.clear()
+        await log.sync()
+        assert len(disk.paths()) == len(before), "the file that was ready is the next one"
+
+    run(scenario())
+
+
+def test_no_file_of_a_replica_is_opened_once_that_is_closed(tmp_path: Path) -> None:
+    """Nobody would close it: a scrub goes on for a moment when its replica is dropped."""
+
+    async def scenario() -> None:
+        disk = RealDisk(tmp_path)
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        await append(log, batch(1, size=9000))
+        files = log._files
+        first = files[0]
+        files._close(first)
+        opening = asyncio.ensure_future(files.open(first))
+        await asyncio.sleep(0)
+        await log.close()
+        for attempt in (opening, files.open(first)):
+            with pytest.raises(InvalidArgument, match="closed"):
+                await attempt
+        assert not disk._files
+        disk.close()
 
     run(scenario())
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from varlog.base.errors import InvalidArgument
 from varlog.base.invariant import invariant
 from varlog.ports.disk import File
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
@@ -83,6 +84,7 @@ class Files:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._closed = False
         self._files: list[DataFile] = []
         self.removed: list[DataFile] = []
         """Forgotten here, but as far as is known still on disk."""
@@ -151,6 +153,7 @@ class Files:
         return self._files[self.number_of(slot) :]
 
     def close(self) -> None:
+        self._closed = True
         for file in self._files:
             self._close(file)
 
@@ -174,6 +177,9 @@ class Files:
     async def open(self, file: DataFile) -> File:
         """For who has pinned the file, or writes it."""
         handle = await self.place.disk.open(self.place.path(file.name))
+        if self._closed:  # nobody would close it any more
+            handle.close()
+            raise InvalidArgument(f"the files of replica {self.place.replica} are closed")
         if file.handle is not None:
             handle.close()
             return file.handle

@@ -16,25 +16,29 @@ from varlog.storage.producers import ProducerTable
 from varlog.storage.sidecar import SUMMARY_BYTES, decode_summary, encode_sidecar
 
 
-async def write_sidecars(files: Files, bound: int, producers: ProducerTable) -> None:
+async def write_sidecars(files: Files, pool: FilePool, bound: int, producers: ProducerTable) -> None:
     """For every full file that has none and lies below `bound`, up to which bindings are on disk.
 
-    One that is in memory only may be lost, and the slots bound again. A full volume is no reason to fail.
+    One that is in memory only may be lost, and the slots bound again. A full volume is no reason to fail, and what is
+    left of it is for the base, without which nothing can be removed.
     """
     for file in files.full:
         if file.columns is not None and file.end_slot <= bound:
             try:
-                await _write_sidecar(files, file, producers)
+                await _write_sidecar(files, pool, file, producers)
             except NoSpace:
                 return  # the columns stay in memory; next time
 
 
-async def _write_sidecar(files: Files, file: DataFile, producers: ProducerTable) -> None:
+async def _write_sidecar(files: Files, pool: FilePool, file: DataFile, producers: ProducerTable) -> None:
     columns = file.columns
     if columns is None:
         return
     snapshot = producers.snapshot(Slot(file.end_slot))
     data = encode_sidecar(file.header.generation, file.end, columns, snapshot)
+    free, _ = await files.place.disk.space()
+    if free < len(data) + pool.margin_bytes:
+        raise NoSpace(f"{free} bytes are free on the volume of replica {files.place.replica}")
     with files.pinned(file):
         await replace_file(files.place.disk, files.place.path(index_name(file.first_slot)), data)
     file.summarize(decode_summary(data[:SUMMARY_BYTES]))
@@ -47,7 +51,7 @@ async def free_trimmed(files: Files, pool: FilePool, trimmed: int, producers: Pr
     """
     count = _count_free(files, trimmed)
     if count:
-        await _write_base(files, files[count].first_slot, pool, producers)
+        await _write_base(files, count, pool, producers)
         # Somebody may have begun to read one of them meanwhile.
         files.remove_first(min(count, _count_free(files, trimmed)))
     if files.removed:
@@ -60,15 +64,17 @@ def _count_free(files: Files, trimmed: int) -> int:
     return next(needed, len(files.full))
 
 
-async def _write_base(files: Files, kept: int, pool: FilePool, producers: ProducerTable) -> None:
-    place = files.place
+async def _write_base(files: Files, count: int, pool: FilePool, producers: ProducerTable) -> None:
+    place, kept = files.place, files[count].first_slot
     base = encode_base(place.replica, kept, producers.snapshot(Slot(kept)))
     try:
         await replace_file(place.disk, place.path(BASE), base)
     except NoSpace:
-        # A few bytes are wanted to free many; the spare files have them.
-        if not await pool.release():
-            raise
+        # A few bytes are wanted to free many. The spare files have them, and the sidecars of those that are to go,
+        # which are made anew from the data files if they are needed after all.
+        await pool.release()
+        for file in files.full[:count]:
+            await _remove_if_there(place, index_name(file.first_slot))
         await replace_file(place.disk, place.path(BASE), base)
 
 

@@ -6,7 +6,7 @@ that were written before are synced faster than blocks that were only reserved.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from varlog.base.errors import NoSpace, NotFound
 from varlog.storage.layout import free_name, is_free_name
@@ -16,9 +16,9 @@ FREE_FILES = 2
 """Most free files kept in a folder."""
 
 
-def margin_bytes(file_bytes: int) -> int:
-    """Left free on the volume for sidecars and the like when files are made."""
-    return file_bytes // 16
+def margin_bytes(file_bytes: int, table_bytes: int = 0) -> int:
+    """For sidecars and the like, and for the base, which has the table of producers and is there twice for a moment."""
+    return max(file_bytes // 16, 2 * table_bytes)
 
 
 class FilePool:
@@ -34,9 +34,16 @@ class FilePool:
         self._changing = asyncio.Lock()
         self.full = False
         """The last attempt to make a file found no space."""
+        self.table_bytes: Callable[[], int] = lambda: 0
+        """Of what is known of producers: it is written before anything can be removed."""
 
     def __len__(self) -> int:
         return len(self._free)
+
+    @property
+    def margin_bytes(self) -> int:
+        """Left free on the volume when files are made."""
+        return margin_bytes(self._file_bytes, self.table_bytes())
 
     async def adopt(self, names: Sequence[str]) -> None:
         """At the opening of a replica: keep what is usable, remove the rest."""
@@ -61,6 +68,14 @@ class FilePool:
             if self._free:
                 return self._free.pop(), self._file_bytes
             return await self._make(self._file_bytes), self._file_bytes
+
+    async def put_back(self, name: str, size: int) -> None:
+        """What was taken is not used after all."""
+        async with self._changing:
+            if size == self._file_bytes and len(self._free) < FREE_FILES:
+                self._free.append(name)
+            else:
+                await self._place.disk.remove(self._place.path(name))
 
     async def give(self, name: str, size: int) -> None:
         """A data file that is no longer needed: kept under another name, or removed. To be repeated if cancelled."""
@@ -100,7 +115,7 @@ class FilePool:
     async def _create(self, size: int) -> str:
         disk = self._place.disk
         free, _ = await disk.space()
-        if free < size + margin_bytes(self._file_bytes):
+        if free < size + self.margin_bytes:
             raise NoSpace(f"{free} bytes are free on the volume of replica {self._place.replica}, {size} are needed")
         name = self._next_name()
         path = self._place.path(name)

@@ -73,6 +73,11 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._windows)
 
+    @property
+    def snapshot_bytes(self) -> int:
+        """Of a snapshot of all of it, about."""
+        return _ENTRY.size * len(self._windows) + 16 * self._rows
+
     def next_sequence(self, producer: bytes) -> int:
         """The sequence expected next; 0 for one that is not known."""
         window = self._windows.get(producer)

@@ -35,7 +35,7 @@ from varlog.storage.layout import (
     reserve_bytes,
 )
 from varlog.storage.place import Place
-from varlog.storage.pool import FilePool, margin_bytes
+from varlog.storage.pool import FilePool
 from varlog.storage.scan import fold
 from varlog.wire.batch import BatchHeader
 from varlog.wire.frame import Buffer
@@ -73,6 +73,8 @@ class Writer:
         self._pending: list[Staged] = []
         self._pending_bytes = 0
         self._rolling = False
+        self._named: DataFile | None = None
+        """The next file: it has its name, which may not be durable yet. Nothing else is written before it is."""
         self.lazy = False
         """Of a copy that counts for nothing yet: each file is synced when it is full, and what is written last when
         this is off again; `durable` then says only what is written."""
@@ -124,7 +126,9 @@ class Writer:
 
     async def sync(self) -> None:
         """Write and sync everything staged so far; see the module about `NoSpace`."""
-        if self._rolling:
+        if self._named is not None:
+            await self._end_roll(self._named)
+        elif self._rolling:
             # The next file may have its name already; what is written to this one would not be found.
             raise ReplicaFailed(f"replica {self._place.replica} was stopped between two files: open it again")
         left = len(self._pending)
@@ -243,17 +247,22 @@ class Writer:
         )
         self._rolling = True
         try:
-            file, handle = await begin_file(self._place, self._pool, header)
+            self._named = await _name_file(self._place, self._pool, header)
         except (NoSpace, Unavailable):  # before the file had its name
             self._rolling = False
             raise
-        self._rolling = False
+        await self._end_roll(self._named)
+
+    async def _end_roll(self, file: DataFile) -> None:
+        """`Unavailable`: the node lacks something; to be tried again before anything else is written."""
+        handle = await _open_named(self._place, file)
+        self._named, self._rolling = None, False
         self._files.append(file)
         self._files.adopt(file, handle)
 
     async def _grow(self, file: DataFile, size: int) -> None:
         free, _ = await self._place.disk.space()
-        if free < size - file.size + margin_bytes(self._file_bytes):
+        if free < size - file.size + self._pool.margin_bytes:
             raise NoSpace(f"{free} bytes are free, {size - file.size} are needed")
         async with self._files.use(file) as handle:
             await handle.allocate(size)
@@ -320,18 +329,32 @@ class Writer:
 
 async def begin_file(place: Place, pool: FilePool, header: FileHeader) -> tuple[DataFile, File]:
     """Make the next data file. Its name appears only when its header is on disk, and is durable on return."""
+    file = await _name_file(place, pool, header)
+    return file, await _open_named(place, file)
+
+
+async def _name_file(place: Place, pool: FilePool, header: FileHeader) -> DataFile:
     name, size = await pool.take(header.size)
-    header = header._replace(size=size)
-    handle = await place.disk.open(place.path(name))
+    file = DataFile(header._replace(size=size), size)
     try:
-        await handle.write(0, [encode_file_header(header)], sync=True)
-    finally:
-        handle.close()
-    file = DataFile(header, size)
-    await place.disk.rename(place.path(name), place.path(file.name))
+        handle = await place.disk.open(place.path(name))
+        try:
+            await handle.write(0, [encode_file_header(file.header)], sync=True)
+        finally:
+            handle.close()
+        await place.disk.rename(place.path(name), place.path(file.name))
+    except (NoSpace, Unavailable):
+        await pool.put_back(name, size)  # or the next try would leave another one
+        raise
+    return file
+
+
+async def _open_named(place: Place, file: DataFile) -> File:
     try:
         await place.disk.sync_folder(place.folder)
-        return file, await place.disk.open(place.path(file.name))
+        return await place.disk.open(place.path(file.name))
+    except Unavailable:
+        raise
     except VarlogError as error:
         # Its header says where the file before it ends: what went there now would be beyond that, and lost.
         raise DiskFailed(f"{file.name} has its name, and cannot be used: {error.message}") from error
