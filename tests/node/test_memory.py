@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.servers import Servers, append, batch, run, servers
@@ -11,6 +12,10 @@ from varlog.base.errors import VarlogError
 from varlog.core.replica import ReplicaState
 from varlog.node.replica import Replica
 from varlog.node.waiters import FEW, Waiters
+from varlog.storage.replica_log import ReplicaLog, Run
+from varlog.transport.request import Request
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 
 def test_who_waits_no_longer_is_forgotten() -> None:
@@ -57,6 +62,7 @@ def test_of_segments_that_have_ended_nothing_is_kept(tmp_path: Path, ordering: s
                 assert callbacks(cluster) <= most
             ended = [each for each in replicas(cluster) if each.state is ReplicaState.FINISHED]
             assert not any(each._recent or each._recent_bytes or each.last_store for each in ended)
+            assert not any(each.log._writer.recent for each in ended)
 
     run(story())
 
@@ -75,5 +81,37 @@ def test_an_append_that_comes_again_and_again_is_kept_as_often_as_somebody_waits
             assert len(each._repeated) < 5
             await cluster.start_node(backup)
             assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+
+    run(story())
+
+
+def test_nothing_is_read_for_a_reader_that_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has not taken would lie in memory, for each stream that it asked for."""
+    read, sent = [], []
+    plain_read, plain_part = ReplicaLog.read, Request.part
+
+    async def counted_read(self: ReplicaLog, *arguments: Any) -> Run:
+        read.append(1)
+        return await plain_read(self, *arguments)
+
+    async def counted_part(self: Request, *arguments: Any, **more: Any) -> None:
+        await plain_part(self, *arguments, **more)
+        sent.append(1)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            log = await cluster.create_log(replicas=1)
+            peer = await cluster.to_node(1)
+            for number in range(40):
+                await append(peer, log, batch(bytes(100_000), sequence=number))
+            monkeypatch.setattr(ReplicaLog, "read", counted_read)
+            monkeypatch.setattr(Request, "part", counted_part)
+            request = pb.ReadRequest(log=log.id, segment=1, stream=1, slot=0, part_bytes=100_000)
+            async with peer.stream(Method.READ, request, window_bytes=1 << 20, timeout=60.0) as parts:
+                while len(sent) < 10:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
+                assert len(read) == len(sent) < 20
+                assert len([part async for part in parts]) >= 40
 
     run(story())

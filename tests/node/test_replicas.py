@@ -145,7 +145,7 @@ def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.Monke
         replicas = await on(disk)
         replica = await replicas.create(spec(1))
         disk.unreadable[".data"] = Unavailable("too many open files")
-        replica.log._files.close()
+        replica.log._files._close(replica.log._files.last)
         sealing = asyncio.ensure_future(replica.seal())
         while replica.trouble != "too many open files":
             await asyncio.sleep(0)

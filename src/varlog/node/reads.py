@@ -35,6 +35,7 @@ async def _serve_stored(request: Request, message: pb.ReadRequest, replica: Repl
     """For a primary that takes back what it lost: everything durable from a slot on, once."""
     slot = Slot(message.slot)
     while True:
+        await request.sendable()
         end = replica.log.durable
         run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
         last = run.end >= end
@@ -77,6 +78,7 @@ class _Reading:
         slot = await self._first_slot()
         first = True
         while True:
+            await self._request.sendable()
             run, bindings, last = await self._next(slot)
             last = last or (run.end >= self._replica.log.committed and self._is_last())
             if run.end > run.slot or first or last:

@@ -461,6 +461,7 @@ class Replica:
         await self.flush()
         self._readers.wake()
         self._forget_recent()
+        self.log.forget_recent()
         for ended in self.on_end:
             ended()
 

@@ -82,6 +82,7 @@ class ReplicaLog:
         self._place = recovered.place
         self._files = recovered.files
         self._pool = recovered.pool
+        self._pool.table_bytes = lambda: self.producers.snapshot_bytes
         self.facts: Facts = recovered.facts.copy()
         """With what is staged; to be read, not to be changed, by others."""
         self.written: Facts = recovered.facts
@@ -201,6 +202,10 @@ class ReplicaLog:
         producers = ProducerTable.load(beginning.producers)
         await make_folder(place, spec, pool, files, header, beginning.producers)
         return cls(Recovered(place, spec, files, pool, facts, producers), file_bytes, random)
+
+    def forget_recent(self) -> None:
+        """Of one that is finished: what was written last is read from the disk as all else is."""
+        self._writer.recent.clear()
 
     def be_lazy(self, lazy: bool) -> None:
         """Of a copy: a file is synced when it is full, the last one with the first `sync` after this is off."""
@@ -464,7 +469,7 @@ class ReplicaLog:
         async with self._collecting:
             # By what is on disk: what a crash could take back must not have removed or settled anything.
             await free_trimmed(self._files, self._pool, self.written.trimmed, self.producers)
-            await write_sidecars(self._files, self.written.committed, self.producers)
+            await write_sidecars(self._files, self._pool, self.written.committed, self.producers)
 
 
 def _check_file_bytes(file_bytes: int) -> None:

@@ -88,12 +88,10 @@ class Request:
         """One of several answers. Returns when it was sent, which waits for the reader to take what came before."""
         invariant(self._waiter is None, "two parts of a stream at once", method=self.method)
         invariant(not self.done or self.cancelled, "a part behind the end of a stream", method=self.method)
-        if not self.streamed:
-            raise InvalidArgument(f"{self.method.name} is answered by a stream, and the caller asked for one answer")
+        await self.sendable()
         header = message.SerializeToString()
         flags = END if end else 0
         frame = encode_frame(_PART, self.method, self.request_id, header, body, flags=flags, timeout_ms=self._parts)
-        await self._sendable()
         self._sent_bytes += FRAME_HEADER_BYTES + len(header) + sum(map(len, body))
         self._parts = self._parts + 1 & PART_NUMBERS
         self.peer._send(frame)
@@ -102,11 +100,14 @@ class Request:
         elif self.counted_bytes:
             self._service.streaming(self)
 
-    async def _sendable(self) -> None:
-        """Wait until the reader has granted credit and the connection takes more.
+    async def sendable(self) -> None:
+        """Wait until the reader has granted credit and the connection takes more. Who reads from a disk for him does
+        so behind this: what he does not take is not kept for him.
 
         A part may overdraw the credit, so that one larger than the window still passes.
         """
+        if not self.streamed:
+            raise InvalidArgument(f"{self.method.name} is answered by a stream, and the caller asked for one answer")
         while not self.done:
             if self._sent_bytes >= max(self._allowed_bytes, self._frame.flags * WINDOW_UNIT):
                 self._waiter = asyncio.get_running_loop().create_future()
