@@ -135,7 +135,7 @@ def test_a_log_that_is_gone_is_dropped_though_its_replica_was_usual() -> None:
         stage = Stage()
         await stage.report(1, 1)
         del stage.catalog.logs[1]
-        stage.catalog.gone[1] = [NodeId(1)]
+        stage.catalog.gone[1] = {NodeId(1): 1}
         await stage.report(1, 1)
         assert stage.nodes[1].asked == [Method.DROP]
 
@@ -204,5 +204,40 @@ def test_nothing_is_dropped_once_it_is_not_known_what_the_store_has() -> None:
         stage.links.stop()
         await stage.report(2, 0)
         assert stage.nodes[2].asked == []
+
+    asyncio.run(main())
+
+
+def test_a_log_that_is_gone_is_forgotten_of_a_node_that_lists_nothing_of_it_only_after_another_start() -> None:
+    """Within one life it may be making a replica that it does not list yet: a copy runs to its end by itself."""
+
+    async def main() -> None:
+        stage = Stage()
+        forgotten: list[tuple[list[LogId], NodeId]] = []
+
+        async def forget_gone(logs: list[LogId], node: NodeId) -> None:
+            forgotten.append((logs, node))
+
+        stage.catalog.forget_gone = forget_gone
+        stage.catalog.gone = {LogId(log): {NodeId(1): boot} for log, boot in ((5, 1), (6, 1), (7, 2))}
+        stage.links.creating[LogId(6)] = None
+
+        async def list_all(boot: int, sequence: int) -> None:
+            report = pb.GetReportResponse(storage_node_id=1, boot=boot, sequence=sequence, complete=True)
+            stage.links.report(cast(Peer, stage.nodes[1]), report)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        await list_all(1, 1)
+        assert forgotten == []
+        stage.nodes[1] = Node()
+        stage.links._links.pop(NodeId(1))
+        stage.links.register(NodeId(1), cast(Peer, stage.nodes[1]), 2)
+        await list_all(2, 1)
+        assert forgotten.pop() == ([5], 1), "6 is being made, and 7 went in this life"
+        stage.links.creating.clear()
+        del stage.catalog.gone[LogId(5)]
+        await list_all(2, 2)
+        assert forgotten == [([6], 1)]
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ from tests.sim.world import Small
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, StreamId
+from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository import healer as healing
 from varlog.repository.absences import Absences
@@ -87,17 +88,19 @@ async def nothing(*_: Any) -> None:
 def test_a_log_that_has_all_its_members_costs_no_look_at_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
 
-    def members_for(*_: Any, urgent: bool) -> int:
+    def candidates(*_: Any) -> dict[NodeId, Candidate]:
         counted.append(1)
-        return 3
+        return {NodeId(node): Candidate() for node in (1, 2, 3)}
 
-    monkeypatch.setattr(healing, "members_for", members_for)
+    monkeypatch.setattr(healing, "candidates", candidates)
 
     async def story(process: Process) -> None:
-        cluster = Cluster(log(1, "leader"), log(2, "sequencer"), log(3), log(4, "leader", replicas=3))
+        cluster = Cluster(
+            log(1, "leader"), log(2, "sequencer"), log(3), *(log(number, "leader", replicas=3) for number in (4, 5))
+        )
         leaving = cluster.healer(process.clock, nothing)._leaving
-        assert [leaving(number) for number in cluster.logs] == [[], [], [], [StreamId(1)]]
-        assert len(counted) == 1, "for the one that has fewer than it wants"
+        assert [leaving(number) for number in cluster.logs] == [[], [], [], [StreamId(1)], [StreamId(1)]]
+        assert len(counted) == 1, "for all that have fewer than they want"
 
     play(story)
 

@@ -71,6 +71,11 @@ def of_copies(cluster: Servers, node: int, log: pb.LogInfo, name: str = "") -> l
     return list((cluster.folder / f"node{node}" / "replicas").glob(f"{log.id}.1.1.*/{name}"))
 
 
+def of_log(cluster: Servers, node: int, log: pb.LogInfo) -> list[Path]:
+    """What a node has of a log."""
+    return list((cluster.folder / f"node{node}" / "replicas").glob(f"{log.id}.*"))
+
+
 async def fill(cluster: Servers, log: pb.LogInfo, batches: int = 20, words: int = 50) -> list[bytes]:
     peer = await cluster.to_node(log.chain[0].streams[0].members[0])
     sent = [f"entry {number}".encode() * words for number in range(batches)]
@@ -246,6 +251,33 @@ def test_what_nobody_has_is_named_and_nothing_is_guessed(tmp_path: Path) -> None
             await cluster.start_node(members[0])  # one is enough: the other is copied from it
             stream = await first_stream(cluster, lambda stream: members[1] not in stream.members)
             assert payloads(await read_parts(await cluster.to_node(stream.members[1]), log, slot=0)) == sent
+
+    run(story())
+
+
+def test_a_removed_log_goes_also_from_a_node_whose_place_another_has_taken(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, **QUICK) as cluster:
+            kept, log = await cluster.create_log("kept", replicas=4), await cluster.create_log(replicas=3)
+            await fill(cluster, log)
+            await seal(cluster, log)
+            lost = log.chain[0].streams[0].members[1]
+            await cluster.stop_node(lost)
+            await first_stream(cluster, lambda stream: lost not in stream.members)
+            peer = await cluster.to_repository()
+            await peer.call(Method.REMOVE_LOG, pb.RemoveLogRequest(name="orders"), timeout=TIMEOUT_S)
+            while any(of_log(cluster, node, log) for node in cluster.nodes):
+                await asyncio.sleep(0.02)
+            await cluster.stop_repository()
+            await cluster.start_repository()
+            await cluster.start_node(lost)
+            while of_log(cluster, lost, log):
+                await asyncio.sleep(0.02)
+            assert of_log(cluster, lost, kept)
+            assert cluster.repository is not None
+            while cluster.repository.catalog.gone:
+                await asyncio.sleep(0.02)
+            assert not any("no log" in trouble for node in (await status(cluster)).nodes for trouble in node.troubles)
 
     run(story())
 

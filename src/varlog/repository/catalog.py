@@ -1,12 +1,13 @@
 """Nodes and logs: what the repository knows, in memory and in the metadata store, always in that order of truth.
 
-Every change is committed to the store before memory shows it. Changes are rare, so they go one at a
-time. What is served to clients is a copy with the present addresses filled in.
+Every change is committed to the store before memory shows it; only how full a node's volumes are need not be.
+Changes are rare, so they go one at a time. What is served to clients is a copy with the present addresses filled in.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -25,6 +26,10 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 REFUSED = (Conflict, NoSpace, TooLarge, InvalidArgument, Overloaded)
 """Errors of a change after which it is certain that nothing was changed, and another may succeed."""
+PART_BYTES = 1 << 19
+PART_STEPS = 500
+"""What is put and deleted in one transaction, where there may be any number of things to change: well below what etcd
+takes. A single record may be larger, and then goes alone."""
 
 
 class Catalog:
@@ -41,8 +46,13 @@ class Catalog:
         self.removed: dict[NodeId, str] = {}
         """Nodes that are none any more, with their incarnations."""
         self.logs: dict[LogId, pb.LogInfo] = {}
-        self.gone: dict[LogId, list[NodeId]] = {}
-        """Removed or never finished logs, with the nodes that may still hold replicas of them."""
+        self.gone: dict[LogId, dict[NodeId, int]] = {}
+        """Removed or never finished logs, with the nodes that may still hold replicas of them. The number is the last
+        start of a node that may have been asked to make any: one that was started later lists all it has."""
+        self.may_hold: Callable[[LogId], Iterable[NodeId]] = lambda _: ()
+        """Nodes that may have replicas of a log though they are no members of it: others took their places."""
+        self.left: Callable[[pb.LogInfo, NodeId], None] = lambda *_: None
+        """Told of each log whose ended streams a node is no member of any more, as soon as that is in the store."""
         self._names: dict[str, LogId] = {}
         self.changes = 0
         """Grows with every change of a log's record."""
@@ -65,7 +75,7 @@ class Catalog:
             self._show(pb.LogInfo.FromString(record.value))
         for key, record in await self._store.scan(keys.GONE):
             nodes = [NodeId(int(each)) for each in record.value.decode().split()]
-            self.gone[LogId(int(key.removeprefix(keys.GONE)))] = nodes
+            self.gone[LogId(int(key.removeprefix(keys.GONE)))] = self._starts(nodes)
 
     # ------------------------------------------------------------ looking
 
@@ -143,7 +153,10 @@ class Catalog:
     # ------------------------------------------------------------ nodes
 
     async def register(self, request: pb.RegisterRequest) -> pb.NodeInfo:
-        """Take a node in, or take it back; asking twice changes nothing."""
+        """Take a node in, or take it back; asking twice changes nothing.
+
+        Then nothing is committed either: a node whose connection broke comes back though the store is full.
+        """
         async with self._changing:
             known = self._known_node(request)
             node = pb.NodeInfo(
@@ -155,6 +168,9 @@ class Catalog:
                 boot=request.boot,
                 draining=known is not None and known.draining,
             )
+            if known is not None and _but_space(known) == _but_space(node):
+                self.nodes[NodeId(node.id)] = node
+                return node
             moved = known is None or known.address != node.address
             transaction = Transaction(put={keys.node(NodeId(node.id)): node.SerializeToString()})
             if moved:
@@ -208,30 +224,41 @@ class Catalog:
                 self.nodes[number] = node
             return node
 
-    async def remove_node(self, number: NodeId, refuse: Callable[[], None]) -> list[pb.LogInfo]:
-        """A node is none any more, and no member of a stream that has ended; the logs that changed with that.
+    async def remove_node(self, number: NodeId, refuse: Callable[[], None]) -> None:
+        """A node is none any more, and no member of a stream that has ended.
 
-        `refuse` raises if it has to stay: asked when nothing else can change before the node is gone.
+        What it was a member of may be more than one transaction takes: it leaves part by part, and is a node until the
+        last of them. If that is as far as it gets, the same can be asked again, and goes on from there.
+
+        `refuse` raises if it has to stay: asked when nothing else can change before the node is gone, and again before
+        each further part, for who has a whole copy may have left meanwhile.
         """
         async with self._changing:
             refuse()
-            incarnation = self.node(number).incarnation
             logs = [left for log in self.logs.values() if (left := _without(log, number)) is not None]
-            gone = {log: [each for each in nodes if each != number] for log, nodes in self.gone.items()}
-            put = {keys.log(LogId(log.id)): log.SerializeToString() for log in logs}
-            put |= {keys.gone(log): _join(nodes) for log, nodes in gone.items() if nodes}
-            put[keys.removed(number)] = incarnation.encode()
-            put[keys.DIRECTORY] = str(self.directory_version + 1).encode()
-            delete = [keys.node(number), *(keys.gone(log) for log, nodes in gone.items() if not nodes)]
-            await self._commit(Transaction(put=put, delete=delete))
-            del self.nodes[number]
-            self.removed[number] = incarnation
-            self.gone = {log: nodes for log, nodes in gone.items() if nodes}
-            self.directory_version += 1
-            for log in logs:
-                self._show(log)
-            self._tell()
-            return logs
+            steps = [self._leave(log, number) for log in logs]
+            steps += [self._forget(log, number) for log, nodes in self.gone.items() if number in nodes]
+            steps.append(self._end(number))
+            await self._take(steps, refuse)
+
+    def _leave(self, log: pb.LogInfo, node: NodeId) -> "_Step":
+        def show() -> None:
+            self._show(log)
+            self.left(log, node)
+
+        return _Step(show, put={keys.log(LogId(log.id)): log.SerializeToString()})
+
+    def _end(self, node: NodeId) -> "_Step":
+        incarnation = self.node(node).incarnation
+        version = self.directory_version + 1
+
+        def show() -> None:
+            del self.nodes[node]
+            self.removed[node] = incarnation
+            self.directory_version = version
+
+        put = {keys.removed(node): incarnation.encode(), keys.DIRECTORY: str(version).encode()}
+        return _Step(show, put=put, delete=[keys.node(node)])
 
     # ------------------------------------------------------------ logs
 
@@ -241,7 +268,7 @@ class Catalog:
             number = LogId(await self._next(keys.NEXT_LOG, self.logs))
             put = {keys.NEXT_LOG: str(number + 1).encode(), keys.gone(number): _join(nodes)}
             await self._commit(Transaction(put=put))
-            self.gone[number] = nodes
+            self.gone[number] = self._starts(nodes)
             return number
 
     async def add_log(self, log: pb.LogInfo) -> None:
@@ -283,35 +310,42 @@ class Catalog:
             return log
 
     async def remove_log(self, log: pb.LogInfo) -> None:
-        """The name is free at once; replicas go as their nodes are reached."""
+        """The name is free at once; replicas go as their nodes are reached.
+
+        Also from nodes whose places others have taken: one that is away may come back with what it had.
+        """
         async with self._changing:
             number = LogId(log.id)
-            nodes = sorted(set(members_of(log)))
+            nodes = self._starts(sorted({*members_of(self.log(number)), *self.may_hold(number)}))
             prefix = keys.cuts(number)
             await self._commit(
                 Transaction(
-                    put={keys.gone(number): _join(nodes)},
+                    put={keys.gone(number): _join(nodes)} if nodes else {},
                     delete=[keys.log(number), keys.name(log.name), keys.cut_base(number)],
                     delete_ranges=[(prefix, prefix + "~")],
                 )
             )
             self.changes += 1
             del self.logs[number], self._names[log.name]
-            self.gone[number] = nodes
+            if nodes:
+                self.gone[number] = nodes
             self._tell()
 
-    async def forget_gone(self, number: LogId, node: NodeId) -> None:
-        """A node has dropped its replicas of a log that is no more."""
+    async def forget_gone(self, logs: Iterable[LogId], node: NodeId) -> None:
+        """A node has no replicas any more of logs that are no more."""
         async with self._changing:
-            nodes = [each for each in self.gone.get(number, []) if each != node]
-            if number not in self.gone:
-                return
+            await self._take([self._forget(log, node) for log in logs if node in self.gone.get(log, {})])
+
+    def _forget(self, log: LogId, node: NodeId) -> "_Step":
+        nodes = {each: start for each, start in self.gone[log].items() if each != node}
+
+        def show() -> None:
             if nodes:
-                await self._commit(Transaction(put={keys.gone(number): _join(nodes)}))
-                self.gone[number] = nodes
+                self.gone[log] = nodes
             else:
-                await self._commit(Transaction(delete=[keys.gone(number)]))
-                del self.gone[number]
+                del self.gone[log]
+
+        return _Step(show, put={keys.gone(log): _join(nodes)}) if nodes else _Step(show, delete=[keys.gone(log)])
 
     # ------------------------------------------------------------ within
 
@@ -319,6 +353,24 @@ class Catalog:
         self.changes += 1
         self.logs[LogId(log.id)] = log
         self._names[log.name] = LogId(log.id)
+
+    def _starts(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
+        """Those of them that are nodes, with their last starts."""
+        return {node: self.nodes[node].boot for node in nodes if node in self.nodes}
+
+    async def _take(self, steps: "list[_Step]", refuse: Callable[[], None] = lambda: None) -> None:
+        """All of the steps in their order, as many at once as one transaction takes; `refuse` may end it between."""
+        for count, part in enumerate(_parts(steps)):
+            if count:
+                refuse()
+            transaction = Transaction()
+            for step in part:
+                transaction.put |= step.put
+                transaction.delete += step.delete
+            await self._commit(transaction)
+            for step in part:
+                step.show()
+            self._tell()
 
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -336,6 +388,43 @@ class Catalog:
     async def _commit(self, transaction: Transaction) -> None:
         if not await self._store.commit(transaction):
             raise Conflict("the metadata store was changed by another; is a second repository using it?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a transaction changes, maybe together with others, and how memory shows it then."""
+
+    show: Callable[[], None]
+    put: dict[str, bytes] = field(default_factory=dict)
+    delete: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(len(key) + len(value) for key, value in self.put.items()) + sum(map(len, self.delete))
+
+
+def _parts(steps: Iterable[_Step]) -> Iterator[list[_Step]]:
+    """The steps in their order, each part small enough for one transaction."""
+    part: list[_Step] = []
+    size = 0
+    for step in steps:
+        if part and (len(part) == PART_STEPS or size + step.size > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(step)
+        size += step.size
+    if part:
+        yield part
+
+
+def _but_space(node: pb.NodeInfo) -> pb.NodeInfo:
+    """All of a node's record that has to be kept: how full its volumes are it says anew in every report."""
+    copy = pb.NodeInfo()
+    copy.CopyFrom(node)
+    for volume in copy.volumes:
+        volume.ClearField("free_bytes")
+        volume.ClearField("total_bytes")
+    return copy
 
 
 def members_of(log: pb.LogInfo) -> list[NodeId]:

@@ -54,6 +54,8 @@ class NodeLink:
         """As last reported."""
         self.listed: dict[ReplicaId, None] | None = None
         """What its last complete report named; None before that."""
+        self.owes = True
+        """Whether logs may be on record as gone that a complete report of it shows to be gone from here."""
         self.sent_at: dict[ReplicaId, float] = {}
         """When a commit was last sent for a replica."""
         self.history_at: dict[ReplicaId, float] = {}
@@ -93,6 +95,7 @@ class NodeLinks:
         self._refused_at: dict[NodeId, float] = {}
         """When nodes last could not open a replica."""
         self._stopped = False
+        catalog.may_hold = self.may_hold
 
     # ------------------------------------------------------------ who is there
 
@@ -160,6 +163,17 @@ class NodeLinks:
         """It has listed all it has, and that is not among it."""
         link = self._links.get(node)
         return link is not None and link.listed is not None and replica not in link.listed
+
+    def may_hold(self, log: LogId) -> list[NodeId]:
+        """Nodes that have something of a log, have not said yet what they have, or cannot say it now."""
+        connected = dict.fromkeys(self.connected())
+        found = []
+        for node in self._catalog.nodes:
+            link = self._links.get(node)
+            told = link is not None and node in connected and link.listed is not None
+            if link is None or not told or any(each.log == log for each in link.rows):
+                found.append(node)
+        return found
 
     async def call(self, node: NodeId, method: Method, message: Message) -> None:
         """Have a node do something."""
@@ -242,6 +256,8 @@ class NodeLinks:
             link.history_at = {name: at for name, at in link.history_at.items() if name in link.listed}
             link.waits = {name: since for name, since in link.waits.items() if name in link.listed}
         self._take(link.node, link, report)
+        if report.complete and link.owes and not self._stopped:
+            self._forget_unlisted(link)
 
     def forwarded(self, report: pb.GetReportResponse) -> None:
         """Take a report that another repository has gathered, if it is news; the node need not be connected now."""
@@ -413,7 +429,23 @@ class NodeLinks:
         await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
         link.rows.pop(replica, None)
         if not any(each.log == replica.log for each in link.rows):
-            await self._catalog.forget_gone(replica.log, link.node)
+            await self._catalog.forget_gone([replica.log], link.node)
+
+    def _forget_unlisted(self, link: NodeLink) -> None:
+        """Of logs that went before the node was started, it has no more than it lists: it need not be asked to drop
+        any. In the same life it may: what is being opened or copied there is not listed before it is complete."""
+        listed = {replica.log for replica in link.listed or ()}
+        gone = [log for log, nodes in self._catalog.gone.items() if nodes.get(link.node, link.boot) < link.boot]
+        link.owes = any(log in self.creating for log in gone)
+        logs = [log for log in gone if log not in listed and log not in self.creating]
+        if logs:
+            self._scope.spawn(self._forget(link, logs), name=f"forget what is gone on {link.node}")
+
+    async def _forget(self, link: NodeLink, logs: list[LogId]) -> None:
+        try:
+            await self._catalog.forget_gone(logs, link.node)
+        except VarlogError:
+            link.owes = True  # tried again at its next complete report
 
     async def _drop_replaced(self, link: NodeLink, replica: ReplicaId) -> None:
         """The record says that others are the members. A copy that is begun from now on has a greater number."""

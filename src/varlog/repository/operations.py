@@ -22,7 +22,6 @@ class Operations:
     ) -> None:
         """`closing` is held by whoever changes the members of streams."""
         self._catalog = catalog
-        self._orderer = orderer
         self._links = links
         self._closing = closing
         self._checkup = Checkup(catalog, orderer, links, pause_ms)
@@ -92,7 +91,6 @@ class Operations:
             self._checkup.refuse_removal(self._checkup.check(node), connected=node.connected, force=message.force)
 
         async with self._closing:
-            for log in await self._catalog.remove_node(number, refuse):
-                self._orderer.drop_member(log, number)
+            await self._catalog.remove_node(number, refuse)
             self._links.forget(number)
         request.reply(pb.Empty())

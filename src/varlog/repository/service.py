@@ -90,6 +90,7 @@ class Service:
         self._freshness = freshness
         self._elections = elections
         self._gatherers = Gatherers(config.direct_nodes)
+        catalog.left = orderer.drop_member
         self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
         self._started_us = world.clock.wall_us()
 
