@@ -117,7 +117,7 @@ EVIDENCE: dict[str, set[str]] = {
     "too_little_kept": {"I13"},
     "segment_goes_on_under_another": {"I1", "I2", "I4", "I8", "defect"},
     "silent_members_have_nothing": {"I1", "I2", "I3", "I10", "defect"},
-    "rot_passed_over": {"I1", "I14", "defect"},
+    "rot_passed_over": {"I1", "I11", "I14", "defect"},
     "stale_tail": {"I10"},
     "stray_cut_taken": {"I1", "I2", "I3", "I8", "I9", "I11", "I14", "defect", "status"},
     "tail_without_the_silent": {"I1", "I10"},
