@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from tests.archive.s3 import S3
 
@@ -285,6 +286,47 @@ def test_an_archive_follows_another_where_an_earlier_one_was(
     assert (again.files, again.stop, log.info().first) == (0, 21, 11)
     log.trim(15)
     assert [entry.glsn for entry in log.subscribe(11, wait=False)] == list(range(11, 21))
+
+
+@pytest.mark.parametrize("where", ["folder", "s3"])
+def test_a_trim_that_overtakes_a_first_run(
+    spark: SparkSession,
+    log: varlog.sync.Log,
+    options: Options,
+    tmp_path: Path,
+    s3: S3,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+) -> None:
+    """It left nothing, so that the archive begins behind the trim point, at the same place; else it is gone on with."""
+    place = parse_place(str(tmp_path)) if where == "folder" else parse_place(s3.location, endpoint=s3.endpoint)
+    fill(log, 10)
+    work, add = room._write, ArchiveTable.add
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        log.trim(4)
+        return work(*arguments)
+
+    def killed(*arguments: Any) -> None:
+        monkeypatch.undo()
+        add(*arguments)
+        raise Killed
+
+    monkeypatch.setattr(room, "_write", overtaken)
+    with pytest.raises(PythonException, match="trimmed"):
+        archive(spark, options, place)
+    recorded = log.info().archive
+    assert recorded is not None
+    assert (recorded.first, recorded.stop) == (1, 1)
+    monkeypatch.setattr(ArchiveTable, "add", killed)
+    with pytest.raises(Killed):
+        archive(spark, options, place)
+    log.trim(6)
+    again = archive(spark, options, place)
+    assert (again.files, again.stop, log.info().first) == (0, 21, 5), "what has a snapshot is not given up"
+    log.trim(20)
+    assert [entry.glsn for entry in log.subscribe(5, wait=False)] == list(range(5, 21))
 
 
 def test_a_table_with_another_schema(

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructField, StructType
 
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, TooLarge
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.entry import ReadBatch
-from varlog.spark.assemble import LAST_TIME_US, Assembler
+from varlog.spark.assemble import LAST_TIME_US, MOST_BYTES, Assembler
 from varlog.spark.columns import SCHEMA, arrow_schema
 from varlog.wire.arrow import schema
 from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, read_header
@@ -66,6 +66,21 @@ def test_times_that_no_datetime_can_say() -> None:
         assembler.add(ReadBatch(batch, Glsn(1 + number), StreamId(1), Slot(number), 0, 1))
     expected = [entry.time for batch in assembler._batches for entry in batch]
     assert assembler.take()["time"].to_pylist() == expected == [datetime.max.replace(tzinfo=UTC)] * 4
+
+
+def test_a_record_batch_is_measured_as_it_will_be_not_as_it_came() -> None:
+    """Zeros take next to nothing on the way; unpacked they are what fills a task's memory, and an offset."""
+    data = encode_batch([bytes(8 << 20)], compress=True)
+    batch = ReadBatch(Batch(data), Glsn(1), StreamId(1), Slot(0), 0, 1)
+    assert batch.nbytes < 64 << 10
+    assembler = Assembler(arrow_schema(SCHEMA))
+    for number in range(1, MOST_BYTES // (8 << 20) + 1):
+        assembler.add(batch)
+        assert assembler.bytes >= number * (8 << 20)
+    with pytest.raises(TooLarge) as large:
+        assembler.add(batch)
+    assert large.value.limit == MOST_BYTES
+    assert assembler.rows == MOST_BYTES // (8 << 20)
 
 
 def test_only_the_columns_asked_for_as_nullable_as_asked_for() -> None:

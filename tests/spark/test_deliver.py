@@ -1,15 +1,19 @@
 """A task's rows are in the log once, however often and however far the task was run; without Spark."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.archive.by_hand import archive
 from tests.cluster.cluster import RealCluster, real_cluster
 from tests.cluster.processes import PATIENCE_S
 
 import varlog
+from varlog.archive import batches as pieces
 from varlog.base.errors import Conflict, Sealed, TooLarge, Trimmed
 from varlog.spark import deliver as room
 from varlog.spark import rows as cutting
@@ -90,6 +94,48 @@ def test_the_log_may_change_its_ordering_between_two_runs(log: varlog.sync.Log) 
         assert payloads(log) == names
 
 
+@pytest.mark.parametrize("unit", [2, 4])
+@pytest.mark.parametrize("at", [0, 1, 14, 24])
+def test_the_log_may_change_its_ordering_during_a_run(log: varlog.sync.Log, unit: int, at: int) -> None:
+    """Batches get smaller where they must, and no name has batches in streams that take turns."""
+
+    def parts() -> Iterator[Rows]:
+        yield made(NAMES[:at])
+        log.reconfigure(ordering="sequencer", unit=unit)
+        yield made(NAMES[at:30])
+        log.reconfigure(ordering="cut")
+        yield made(NAMES[30:])
+
+    expected = made(NAMES[:at]), made(NAMES[at:30]), made(NAMES[30:])
+    assert deliver(log, "task", parts(), 30) == 40
+    assert payloads(log) == NAMES
+    assert deliver(log, "task", expected, 30) == 0
+    log.reconfigure(ordering="sequencer", unit=unit)
+    assert deliver(log, "task", [*expected, made(["more"])], 30) == 1
+    assert payloads(log) == [*NAMES, "more"]
+
+
+def test_the_log_may_change_its_ordering_between_the_question_and_the_batch(
+    log: varlog.sync.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cut for streams without turns is refused then, and cut again."""
+    asked = room._Delivery._turn_entries
+    answers: list[int | None] = []
+
+    def late(self: room._Delivery) -> int | None:
+        answers.append(asked(self))
+        if len(answers) == 3:
+            log.reconfigure(ordering="sequencer", unit=2)
+        return answers[-1]
+
+    monkeypatch.setattr(room, "WRITES_AT_ONCE", 1)
+    monkeypatch.setattr(room._Delivery, "_turn_entries", late)
+    assert deliver(log, "task", [made(NAMES)], 30) == 40
+    assert set(answers) == {None, 2}
+    assert payloads(log) == NAMES
+    assert deliver(log, "task", [made(NAMES)], 30) == 0
+
+
 def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
     with pytest.raises(Interrupted):
         deliver(log, "task", broken_off(NAMES, 20), 30)
@@ -97,6 +143,29 @@ def test_rows_may_come_in_another_order(log: varlog.sync.Log) -> None:
     again = Rows(rows.payloads[::-1], rows.keys[::-1], rows.headers[::-1])
     deliver(log, "task", [again], 30)
     assert sorted(payloads(log)) == sorted(NAMES)
+
+
+def overtaken(log: varlog.sync.Log, other: Rows, names: list[str]) -> Iterator[Rows]:
+    """Rows of a run that has begun when another run of the same task appends."""
+    deliver(log, "task", [other], 30)
+    yield made(names)
+
+
+@pytest.mark.parametrize("other", [NAMES[:5], NAMES[2:5] + NAMES[:2], NAMES[5:8] + NAMES[:2], NAMES[5:8]])
+def test_a_run_does_not_take_the_rows_of_another_for_its_own(log: varlog.sync.Log, other: list[str]) -> None:
+    """Two at once, whose batches have the same numbers and other rows; their counts may be the same."""
+    rows = made(NAMES)
+    at = [NAMES.index(name) for name in other]
+    earlier = Rows([rows.payloads[n] for n in at], [rows.keys[n] for n in at], [rows.headers[n] for n in at])
+    with pytest.raises(Conflict, match="run the task again"):
+        deliver(log, "task", overtaken(log, earlier, NAMES), 30)
+    assert deliver(log, "task", [made(NAMES)], 30) == 40 - len(other)
+    assert sorted(payloads(log)) == sorted(NAMES)
+
+
+def test_of_two_runs_with_the_same_rows_each_is_content(log: varlog.sync.Log) -> None:
+    assert deliver(log, "task", overtaken(log, made(NAMES[:30]), NAMES), 30) == 40
+    assert payloads(log) == NAMES
 
 
 def test_equal_rows_are_counted_not_merged(log: varlog.sync.Log) -> None:
@@ -121,6 +190,28 @@ def test_what_was_trimmed_since_cannot_be_told_from_what_is_missing(log: varlog.
         deliver(log, "task", [made(NAMES)], 30)
     assert gone.value.first == upto + 1
     assert deliver(log, "another", [made(["more"])], 30) == 1
+
+
+def test_a_batch_that_is_trimmed_while_it_is_looked_for_comes_from_the_archive(
+    servers: RealCluster, log: varlog.sync.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There it lies in pieces, and all of them count."""
+
+    async def archived() -> None:
+        async with varlog.connect(servers.url) as cluster:
+            await archive(cluster.log(log.name), tmp_path)
+
+    def overtaken(self: varlog.sync.Log, *arguments: Any, **settings: Any) -> varlog.sync.Subscription:
+        self.trim(3)
+        return subscribe(self, *arguments, **settings)
+
+    deliver(log, "task", [made(NAMES[:3])], 30)
+    asyncio.run(archived())
+    subscribe = varlog.sync.Log.subscribe
+    monkeypatch.setattr(pieces, "BATCH_ENTRIES", 2)
+    monkeypatch.setattr(varlog.sync.Log, "subscribe", overtaken)
+    assert deliver(log, "task", [made(NAMES)], 30) == 37
+    assert payloads(log) == NAMES
 
 
 def test_tasks_do_not_know_each_other(log: varlog.sync.Log) -> None:

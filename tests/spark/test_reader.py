@@ -14,8 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import varlog
 from varlog.base.errors import InvalidArgument, NotFound, NotWritten, Trimmed, Unavailable
 from varlog.spark.columns import SCHEMA
+from varlog.spark.limits import BATCH_BYTES
 from varlog.spark.options import Options
-from varlog.spark.reading import Part
+from varlog.spark.reading import Part, read_part
 from varlog.spark.source import BatchReader
 from varlog.spark.span import DataLossWarning
 from varlog.spark.stream import StreamReader
@@ -43,6 +44,14 @@ def batch(options: Options, **changes: Any) -> BatchReader:
 
 
 # ---------------------------------------------------------------- batches
+
+
+def test_record_batches_of_a_compressed_log_are_no_larger(log: varlog.sync.Log, options: Options) -> None:
+    for _ in range(6):
+        log.append_batch([bytes(1 << 20)] * 3, compress=True)
+    batches = list(read_part(options, SCHEMA, Part(log.info().id, 1, 19)))
+    assert [each.num_rows for each in batches] == [6, 6, 6]
+    assert all(each.nbytes < BATCH_BYTES + (4 << 20) for each in batches)
 
 
 @pytest.mark.parametrize("least", [1, 4, 100])

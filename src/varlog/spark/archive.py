@@ -146,10 +146,12 @@ def _open(cluster: sync.Cluster, log: sync.Log, place: Place) -> tuple[ArchiveTa
     name = f"{info.name}-{cluster_id[:8]}-{info.id}"
     recorded, first = ("", 0) if known is None else (known.metadata, known.first)
     table = open_table(place, info.name, ids, name, recorded, first)
+    there = table.range
+    if known is not None and known.first == known.stop <= info.trimmed and (there is None or there[0] != known.first):
+        known = None  # a trim overtook its first run, which left nothing: it begins anew behind that
     if known is None:
         empty = ArchiveDescription(place.url, "", place.endpoint, place.region, info.trimmed + 1, info.trimmed + 1)
         info = _compare_and_swap(log, empty, info.archived)
-    there = table.range
     if known is not None and known.first < known.stop and (there is None or there[1] < known.stop):
         raise Conflict(
             f"the table at {place.url} ends {'before it begins' if there is None else f'at {there[1] - 1}'}, though "

@@ -15,7 +15,7 @@ import numpy
 import pyarrow
 
 from varlog.archive.files import LAST_US
-from varlog.base.errors import Corrupt
+from varlog.base.errors import Corrupt, TooLarge
 from varlog.client.arrow import header_column, key_column, payload_buffers
 from varlog.client.entry import ReadBatch, as_received
 from varlog.wire.batch import HEADERS, KEYS
@@ -23,6 +23,9 @@ from varlog.wire.batch import HEADERS, KEYS
 LAST_TIME_US = LAST_US
 """A sender may give any time; the last that a datetime can say is what readers of the log see of a later one, and all
 that Python can take from Spark, or pyiceberg from the statistics of a file."""
+
+MOST_BYTES = (1 << 31) - 1
+"""Of one record batch: its offsets are 32 bits wide."""
 
 
 class Assembler:
@@ -33,11 +36,17 @@ class Assembler:
         self._batches: list[ReadBatch] = []
         self.rows = 0
         self.bytes = 0
+        """What the batches take uncompressed, as they are in the record batch."""
 
     def add(self, batch: ReadBatch) -> None:
+        size = self.bytes + as_received(batch)[0].header.raw_bytes
+        if size > MOST_BYTES:
+            raise TooLarge(
+                f"a record batch of {size} bytes: take what was added before, or read fewer rows", MOST_BYTES
+            )
         self._batches.append(batch)
         self.rows += batch.count
-        self.bytes += batch.nbytes
+        self.bytes = size
 
     def take(self) -> pyarrow.RecordBatch:
         """Everything added since the last time."""

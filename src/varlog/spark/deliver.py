@@ -9,7 +9,8 @@ on behind them. So it does not matter how far an earlier run came, nor whether t
 An append whose answer is lost goes out again under its name and number, which the log recognises.
 
 Where the streams of a log take turns, the batches of one name would be strewn over them, and a stream remembers only
-those that it has in a row: there a name has one batch.
+those that it has in a row: there a name has one batch. A log may come to this, or leave it, while a task appends:
+what has not been sent by then goes on under the next name, cut anew.
 """
 
 import time
@@ -28,6 +29,8 @@ from varlog.spark.limits import (
 from varlog.spark.rows import Rows, batches_of
 
 OWN_FAULT = (InvalidArgument, TooLarge)
+FINAL = (Conflict, Trimmed)
+"""What another run or a trim did to the batches of this task does not pass."""
 
 
 def deliver(log: sync.Log, identity: str, parts: Iterable[Rows], timeout: float) -> int:
@@ -62,15 +65,15 @@ class _Delivery:
         """Number of the next batch under the present name."""
         self._per_name = WRITES_PER_NAME
         """Batches under one name."""
+        self._turn_most: int | None = None
+        """Most entries of a batch where streams take turns, as it was when the log was last asked."""
 
     def run(self, parts: Iterable[Rows]) -> int:
-        turn = self._turn_entries()
-        if turn is not None:
-            self._per_name = 1
+        self._keep_to(self._turn_entries())
         stored = self._stored()
         count = 0
         waiting: list[Rows] = []
-        for rows in batches_of(_without(parts, stored) if stored else parts, turn):
+        for rows in batches_of(_without(parts, stored) if stored else parts, self._turn_most):
             waiting.append(rows)
             count += len(rows)
             if len(waiting) == WRITES_AT_ONCE or self._next + len(waiting) == self._per_name:
@@ -89,6 +92,10 @@ class _Delivery:
         """Most entries of a batch where streams take turns: it lies within the turn of one."""
         last = self._log.info().chain[-1]
         return last.unit if last.ordering == "sequencer" and len(last.streams) > 1 else None
+
+    def _keep_to(self, turn_most: int | None) -> None:
+        self._turn_most = turn_most
+        self._per_name = WRITES_PER_NAME if turn_most is None else 1
 
     # ------------------------------------------------------------ what is there already
 
@@ -118,14 +125,19 @@ class _Delivery:
             producer.abort()
 
     def _entries_of(self, number: int) -> Iterator[bytes]:
-        """Of one batch that the log has: asked for by its number, it tells its position."""
+        """Of one batch that the log has: asked for by its number, it tells its position.
+
+        The archive gives a large one back in pieces.
+        """
         try:
             ack = self._opened().send_batch([b""], sequence=number).result()
-            with self._log.subscribe(ack.first, stream=ack.stream, timeout=self._timeout) as subscription:
-                for batch in subscription.batches():
-                    for entry in batch:
-                        yield digest(entry.payload, entry.key, entry.headers.items())
-                    return
+            missing = ack.last + 1 - ack.first
+            with self._log.subscribe(ack.first, ack.last + 1, stream=ack.stream, timeout=self._timeout) as subscription:
+                for entry in subscription:
+                    missing -= 1
+                    yield digest(entry.payload, entry.key, entry.headers.items())
+            if missing:
+                raise Trimmed(f"positions {ack.first} to {ack.last} lack {missing} entries", ack.last + 1)
         except (OutcomeUnknown, Trimmed) as error:
             unanswered = isinstance(error, OutcomeUnknown) and error.__cause__ is not None  # which passes
             trimmed = self._log.info().trimmed
@@ -144,36 +156,78 @@ class _Delivery:
     def _append(self, batches: list[Rows]) -> None:
         """Under the next numbers; returns when the log has them all."""
         deadline = time.monotonic() + WRITE_PATIENCE_SECONDS
-        while True:
+        batches = self._cut(batches)
+        while batches:
+            self.close()  # opened again, it knows what another run of the task has appended meanwhile
             try:
-                self._try_append(batches)
-                break
+                batches = self._fitted(batches)
+                together = batches[: min(WRITES_AT_ONCE, self._per_name - self._next)]
+                self._try_append(together)
             except VarlogError as error:
                 self.close()
-                if isinstance(error, OWN_FAULT) or time.monotonic() > deadline or not self._may_pass(error):
+                if isinstance(error, FINAL) or time.monotonic() > deadline or not self._may_pass(error):
                     raise
                 time.sleep(WRITE_PAUSE_SECONDS)
-        self._next += len(batches)
-        if self._next == self._per_name:
+            else:
+                batches = batches[len(together) :]
+                self._next += len(together)
+                if self._next == self._per_name:
+                    self._turn()
+
+    def _fitted(self, batches: list[Rows]) -> list[Rows]:
+        """What is left to append of them, cut as the log takes it now, under a name that has no batch of other days."""
+        turn_most = self._turn_entries()
+        if turn_most == self._turn_most:
+            return batches
+        there = max(0, self._opened().next_sequence - self._next)
+        if there > len(batches):
+            return batches  # another run is ahead under this name: first it is seen that it has the same
+        for number, rows in enumerate(batches[:there], self._next):
+            self._check_same(number, rows)
+        self._next += there
+        if self._next:  # a name without a batch would hide those behind it from a later run
             self._turn()
+        self._keep_to(turn_most)
+        return self._cut(batches[there:])
+
+    def _cut(self, batches: list[Rows]) -> list[Rows]:
+        """The same rows, in batches that the log takes. If it takes these, they stay: they may be sent again."""
+        most = self._turn_most
+        if most is None or all(len(rows) <= most for rows in batches):
+            return batches
+        return list(batches_of(batches, most))
 
     def _may_pass(self, error: VarlogError) -> bool:
         """Whether it helps to go on: a stream that has ended is replaced, a log that is sealed is not."""
         if error.retryable:
             return True
         try:
+            if isinstance(error, OWN_FAULT):
+                return self._turn_entries() != self._turn_most  # it was right when it was cut
             return not self._log.info().sealed
         except VarlogError as another:
             return another.retryable
 
     def _try_append(self, batches: list[Rows]) -> None:
         producer = self._opened()
+        there = producer.next_sequence
         for number, rows in enumerate(batches, self._next):
-            if number >= producer.next_sequence:
+            if number < there:
+                self._check_same(number, rows)
+            else:
                 keys = rows.keys if any(key is not None for key in rows.keys) else None
                 headers = rows.headers if any(rows.headers) else None
                 producer.send_batch(rows.payloads, keys=keys, headers=headers, sequence=number)
         producer.flush()
+
+    def _check_same(self, number: int, rows: Rows) -> None:
+        """Of a batch that the log has: another run of the task may have sent it, with other rows in it."""
+        own = map(digest, rows.payloads, rows.keys, (headers.items() for headers in rows.headers))
+        if list(self._entries_of(number)) != list(own):
+            raise Conflict(
+                "another run of this task appends at the same time, with its rows in another order: see that it has "
+                "ended, then run the task again, which adds what is missing; sort the rows, and such runs agree"
+            )
 
     def _opened(self) -> sync.Producer:
         if self._producer is None:
