@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.client.scripted import Node, scripted
+from tests.client.scripted import run as run_story
+from tests.client.test_appends import until
 
-from varlog.base.errors import InvalidArgument, TooLarge
+from varlog.base.errors import InvalidArgument, TooLarge, Unsupported
 from varlog.base.ids import Glsn, StreamId
 from varlog.base.limits import ENTRY_BYTES
 from varlog.cli import append
 from varlog.cli.main import build_parser
 from varlog.client import Ack
 from varlog.runtime.loop import run
+from varlog.transport.peer import Request
+from varlog.wire.batch import BatchHeader
 
 RELEASE_SECONDS = 60.0
 """Should it wait for input all the same, that ends after so long."""
@@ -73,6 +78,52 @@ def test_input_comes_in_pieces_and_may_be_too_large(tmp_path: Path, monkeypatch:
     with pytest.raises(IsADirectoryError):
         run(append._everything(folder))
     os.close(folder)
+
+
+def test_nothing_is_sent_behind_a_line_that_failed() -> None:
+    """Nor is more input waited for; and it is said what is in the log."""
+    reading, writing = os.pipe()
+
+    def refuse_the_second(node: Node, request: Request, _: BatchHeader) -> bool:
+        if len(node.appends) != 2:
+            return False
+        request.fail(Unsupported("refused"))
+        return True
+
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            node = cluster.nodes[0]
+            node.on_append = refuse_the_second
+            appending = asyncio.ensure_future(append._append_lines(client.log("log"), reading, None))
+            os.write(writing, b"a\nb\n")
+            await until(lambda: bool(cluster.payloads()))
+            os.write(writing, b"c\n")
+            await until(lambda: len(node.appends) == 2)
+            await asyncio.wait([appending], timeout=1.0)
+            os.write(writing, b"d\n")
+            os.close(writing)
+            told = r"refused; 2 lines are acknowledged, at 1\.\.2, and lines 3 to 3 may be .* from line 3 on"
+            with pytest.raises(Unsupported, match=told):
+                await appending
+            assert cluster.payloads() == [b"a", b"b"]
+
+    try:
+        run_story(story())
+    finally:
+        os.close(reading)
+
+
+def test_a_line_that_is_too_large_tells_where_to_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(b"a\nb\n" + bytes(ENTRY_BYTES + 1))
+
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            with open(file, "rb") as source, pytest.raises(TooLarge, match=r"nothing behind was sent: .* line 3 on"):
+                await append._append_lines(client.log("log"), source.fileno(), None)
+            assert cluster.payloads() == [b"a", b"b"]
+
+    run_story(story())
 
 
 class Taken:

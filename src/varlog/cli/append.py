@@ -7,19 +7,23 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from varlog.base.errors import InvalidArgument, TooLarge
+from varlog.base.errors import InvalidArgument, TooLarge, VarlogError
 from varlog.base.limits import ENTRY_BYTES
 from varlog.cli.frame import Arguments, Commands, add_command, with_cluster
 from varlog.cli.output import Printer
 from varlog.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from varlog.client import Ack, Cluster, Log
+    from varlog.client import Ack, Cluster, Log, Producer
 
 CHUNK_BYTES = 1 << 20
 """Read at once; with the producer's own bound, all the memory that a large input takes."""
+
+GROUP_LINES = 256
+"""So many lines are sent before it is looked whether one has failed."""
 
 
 def register(commands: Commands, summary: str) -> None:
@@ -87,24 +91,85 @@ async def _everything(source: int) -> bytes:
     return bytes(data)
 
 
+@dataclass(eq=False, slots=True)
+class Appended:
+    """Lines from the first on of which each is acknowledged, and how many a producer was given."""
+
+    sent: int = 0
+    count: int = 0
+    first: "Ack | None" = None
+    last: "Ack | None" = None
+
+    async def see(self, futures: "list[asyncio.Future[Ack]]") -> None:
+        for future in futures:
+            self.last = await future
+            self.first = self.first or self.last
+            self.count += 1
+
+    def facts(self) -> dict[str, Any]:
+        first, last = self.first, self.last
+        return {"entries": self.count, "first": first and first.first, "last": last and last.last}
+
+    def explain(self, error: VarlogError, log: str) -> VarlogError:
+        """The same error, with what is in the log and what is not, and how to go on."""
+        known, onward = "no line is acknowledged", self.count + 1
+        if self.first is not None and self.last is not None:
+            known = f"{self.count:,} lines are acknowledged, at {self.first.first:,}..{self.last.last:,}"
+        if self.sent > self.count:
+            rest = (
+                f"and lines {onward:,} to {self.sent:,} may be in the log or not:"
+                f" see `varlog tail {log}`, then append what it lacks, from line {onward:,} on"
+            )
+        else:
+            rest = f"and nothing behind was sent: append again from line {onward:,} on"
+        return type(error)(f"{error.message}; {known}, {rest}", error.value)
+
+
 async def _append_lines(log: "Log", source: int, key: bytes | None) -> dict[str, Any]:
-    """A producer keeps the order, so the first and the last ack tell all."""
-    sent = 0
-    first: asyncio.Future[Ack] | None = None
-    last: asyncio.Future[Ack] | None = None
+    """Nothing is sent behind a line that is known to have failed: the log would lack it in the middle."""
+    appended = Appended()
+    groups: asyncio.Queue[list[asyncio.Future[Ack]] | None] = asyncio.Queue()
+    async with log.producer() as producer:
+        sending = asyncio.ensure_future(_send_lines(producer, source, key, appended, groups))
+        try:
+            while (futures := await groups.get()) is not None:
+                await appended.see(futures)
+            await sending
+        except VarlogError as error:
+            producer.abort()  # what waits in it is not sent any more
+            raise appended.explain(error, log.name) from error
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+    return appended.facts()
+
+
+async def _send_lines(
+    producer: "Producer",
+    source: int,
+    key: bytes | None,
+    appended: Appended,
+    groups: "asyncio.Queue[list[asyncio.Future[Ack]] | None]",
+) -> None:
+    """By the group, so that who waits for the acks hears of each soon; None is the end."""
     status = os.fstat(source)
     total = status.st_size if stat.S_ISREG(status.st_mode) else 0
-    with Progress("bytes", total=total) as progress:
-        async with log.producer() as producer:
+    futures: list[asyncio.Future[Ack]] = []
+    try:
+        with Progress("bytes", total=total) as progress:
             async for lines in _lines(source):
                 for line in lines:
-                    last = await producer.send(line, key=key)
-                    first = first or last
-                sent += len(lines)
-                progress.advance(sum(map(len, lines)) + len(lines), note=f"{sent:,} entries")
-    if first is None or last is None:
-        return {"entries": 0, "first": None, "last": None}
-    return {"entries": sent, "first": (await first).first, "last": (await last).last}
+                    futures.append(await producer.send(line, key=key))
+                    appended.sent += 1
+                    if len(futures) == GROUP_LINES:
+                        groups.put_nowait(futures)
+                        futures = []
+                groups.put_nowait(futures)
+                futures = []
+                progress.advance(sum(map(len, lines)) + len(lines), note=f"{appended.sent:,} entries")
+    finally:
+        groups.put_nowait(futures)
+        groups.put_nowait(None)
 
 
 async def _lines(source: int) -> AsyncIterator[list[bytes]]:
