@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import signal
 import threading
 import time
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from tests.forked import in_a_fork
@@ -112,6 +114,84 @@ def test_a_subscription_is_iterated_once() -> None:
             assert entry.payload == b"b"
             break
         assert [entry.payload for entry in subscription] == [b"c", b"d"]
+
+
+def test_threads_share_a_subscription() -> None:
+    """Each entry goes to one of them."""
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        with log.producer() as producer:
+            for count in (1, 1, 2, 700, 3) * 40:
+                producer.send_batch([b"x"] * count)
+        tail = log.tail()
+        subscription = log.subscribe(stop=tail + 11)
+        batches = log.subscribe(stop=tail + 11).batches()
+
+        def loop() -> list[int]:
+            return [entry.glsn for entry in subscription]
+
+        def step() -> list[int]:
+            found: list[int] = []
+            while (entry := next(subscription, None)) is not None:
+                found.append(entry.glsn)
+            return found
+
+        def by_the_batch() -> list[int]:
+            return [glsn for batch in batches for glsn in range(batch.first, batch.last + 1)]
+
+        with ThreadPoolExecutor(8) as pool:
+            taking = [pool.submit(each) for each in (loop, step, loop, step)]
+            scanning = [pool.submit(by_the_batch) for _ in range(3)]
+            for _ in range(10):
+                log.append(b"x")  # while they wait
+            for futures in (taking, scanning):
+                found = [future.result(PATIENCE_S) for future in futures]
+                assert all(each == sorted(each) for each in found)
+                assert sorted(glsn for each in found for glsn in each) == list(range(1, tail + 11))
+
+
+def test_an_interrupt_ends_no_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the tail, and in the very moment in which something comes."""
+    with cluster_url() as url, sync.connect(url) as cluster:
+        log = cluster.create_log("log", replicas=1)
+        log.append_batch([b"a", b"b"])
+        subscription = log.subscribe()
+        batches = subscription.batches()
+        assert [next(subscription).payload for _ in range(2)] == [b"a", b"b"]
+        assert next(batches).first == 1
+        for waiting in (subscription, subscription, batches):
+            interrupt = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+            interrupt.start()
+            with pytest.raises(KeyboardInterrupt):
+                next(waiting)
+            interrupt.join()
+        log.append(b"c")
+        run = LoopThread.run
+
+        def run_in_vain(self: LoopThread, work: Any) -> Any:
+            run(self, work)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LoopThread, "run", run_in_vain)
+            for waiting in (subscription, batches):
+                with pytest.raises(KeyboardInterrupt):
+                    next(waiting)
+        log.append(b"d")
+        assert [next(subscription).payload for _ in range(2)] == [b"c", b"d"]
+        assert [next(batches).first for _ in range(2)] == [3, 4]
+
+
+def test_a_subscription_that_has_ended_stays_so() -> None:
+    with cluster_url() as url:
+        with sync.connect(url) as cluster:
+            log = cluster.create_log("log", replicas=1)
+            log.append(b"a")
+            subscription = log.subscribe(wait=False)
+            assert len(list(subscription)) == 1
+            log.append(b"b")
+            assert next(subscription, None) is None
+        assert list(subscription) == []
 
 
 def test_a_subscription_is_given_up_anywhere() -> None:

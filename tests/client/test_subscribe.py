@@ -436,6 +436,104 @@ def test_iterating_again_goes_on_where_it_was() -> None:
     run(story())
 
 
+def test_a_wait_that_was_cancelled_ends_no_subscription() -> None:
+    async def story() -> None:
+        async with scripted(nodes=3, streams=3) as (cluster, client):
+            fill(cluster, *MIXED)
+            subscription = client.log("log").subscribe()
+            assert aiter(subscription) is subscription
+            batches = subscription.batches()
+            assert positions(await take(subscription, 19)) == list(range(1, 20))
+            assert sum([len(await anext(batches)) for _ in MIXED]) == 19
+            reads = [len(node.reads) for node in cluster.nodes]
+            for _ in range(3):
+                for waiting in (anext(subscription), anext(batches)):
+                    with pytest.raises(TimeoutError):
+                        await asyncio.wait_for(waiting, 0.02)
+            assert [len(node.reads) for node in cluster.nodes] == reads, "its readers began again"
+            fill(cluster, (1, 2), (2, 2))
+            assert positions(await take(subscription, 4)) == [20, 21, 22, 23]
+            assert [(await anext(batches)).first for _ in range(2)] == [20, 22]
+            assert (await client.log("log").seal()) == 24
+            assert await _all(subscription) == []
+            assert await _all(subscription) == []
+
+    run(story())
+
+
+def test_a_wait_may_be_cancelled_anywhere() -> None:
+    """Before the log was found, while its readers connect, between parts: each turn waits a little longer."""
+
+    async def story() -> None:
+        async with scripted(nodes=3, streams=3) as (cluster, client):
+            fill(cluster, *MIXED)
+            subscription = client.log("log").subscribe(stop=30)
+            found: list[Entry] = []
+            told: list[object] = []
+            turn = 0
+            while len(found) < 29:
+                turn += 1
+                waiting = asyncio.ensure_future(anext(subscription))
+                for _ in range(turn % 50):
+                    await asyncio.sleep(0)
+                waiting.cancel("enough")
+                try:
+                    found.append(await waiting)
+                except asyncio.CancelledError as enough:
+                    told += enough.args
+                if turn % 50 == 0 and cluster.next_glsn < 30:
+                    fill(cluster, (turn % 3 + 1, 2))
+            assert positions(found) == list(range(1, 30))
+            assert len(told) > 5
+            assert set(told) == {"enough"}
+            assert await _all(subscription) == []
+
+    run(story())
+
+
+def test_an_error_ends_no_subscription() -> None:
+    async def story() -> None:
+        async with scripted(nodes=2, replicas=2) as (cluster, client):
+            fill(cluster, (1, 2), (1, 3))
+            subscription = client.log("log").subscribe(patience=0.3)
+            batches = subscription.batches()
+            assert positions(await take(subscription, 4)) == [1, 2, 3, 4]
+            assert [(await anext(batches)).last for _ in range(2)] == [2, 5]
+            for node in cluster.nodes:
+                await node.stop()
+            assert (await anext(subscription)).glsn == 5, "it was there already"
+            for waiting in (subscription, subscription, batches):
+                with pytest.raises(Unavailable):
+                    await anext(waiting)
+            for node in cluster.nodes:
+                await node.start(node.address)
+            fill(cluster, (1, 2))
+            found: list[int] = []
+            while len(found) < 3:
+                try:
+                    found.append((await anext(batches)).first if len(found) == 2 else (await anext(subscription)).glsn)
+                except Unavailable:
+                    continue  # the nodes are not found again in so short a time, perhaps
+            assert found == [6, 7, 6]
+
+    run(story())
+
+
+def test_one_task_at_a_time_waits() -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            fill(cluster, (1, 1))
+            subscription = client.log("log").subscribe(2)
+            waiting = asyncio.ensure_future(anext(subscription))
+            await asyncio.sleep(0.02)
+            with pytest.raises(InvalidArgument, match="another task"):
+                await anext(subscription)
+            fill(cluster, (1, 1))
+            assert (await waiting).glsn == 2
+
+    run(story())
+
+
 def test_closing_before_the_first_entry_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with scripted() as (cluster, client):

@@ -1,7 +1,7 @@
 """A log, its producers and subscriptions, without await."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
@@ -11,6 +11,7 @@ from varlog import client
 from varlog.base.errors import Unavailable
 from varlog.base.ids import Glsn
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
+from varlog.sync.steps import Steps, all_batches, some_entries
 from varlog.sync.thread import LoopThread
 from varlog.wire.batch import Headers
 from varlog.wire.frame import Buffer
@@ -255,23 +256,19 @@ def _copy(sent: "asyncio.Future[client.Ack]", outcome: "Future[client.Ack]") -> 
         outcome.set_result(sent.result())
 
 
-class Subscription(Iterator[client.Entry]):
-    """See `varlog.Subscription`: an iterator of entries; `batches()` gives them by the batch."""
+class Subscription(Steps[client.Entry]):
+    """See `varlog.Subscription`: an iterator of entries; `batches()` gives them by the batch.
+
+    Several threads may take from it, or from one `batches()`: each entry goes to one of them.
+    """
 
     def __init__(self, subscription: client.Subscription, thread: LoopThread) -> None:
+        super().__init__(subscription.runs(), thread, some_entries)
         self._subscription = subscription
-        self._thread = thread
-        self._entries = _entries(self.batches())
-
-    def __iter__(self) -> Iterator[client.Entry]:
-        return self._entries
-
-    def __next__(self) -> client.Entry:
-        return next(self._entries)
 
     def batches(self) -> Iterator[client.ReadBatch]:
         """The same, batch by batch."""
-        return _batches(self._subscription.runs(), self._thread)
+        return Steps(self._subscription.runs(), self._thread, all_batches)
 
     def close(self) -> None:
         """Stop; nothing is read any more."""
@@ -285,21 +282,3 @@ class Subscription(Iterator[client.Entry]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _batches(runs: AsyncGenerator[list[client.ReadBatch], None], thread: LoopThread) -> Iterator[client.ReadBatch]:
-    """Holds no subscription: that holds it, and together they could be freed by the garbage collector alone.
-
-    Whoever leaves early does not wait: the loop ends a generator that nobody holds any more.
-    """
-    while (ready := thread.run(_next(runs))) is not None:
-        yield from ready
-
-
-def _entries(batches: Iterator[client.ReadBatch]) -> Iterator[client.Entry]:
-    for batch in batches:
-        yield from batch
-
-
-async def _next(runs: AsyncGenerator[list[client.ReadBatch], None]) -> list[client.ReadBatch] | None:
-    return await anext(runs, None)

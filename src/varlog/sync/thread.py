@@ -51,13 +51,17 @@ class LoopThread:
             raise
 
     def _hand_over(self, work: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        self.check_caller()
-        if self._forked:
-            raise Unavailable("this connection belongs to the process that this one was forked from: connect anew")
+        self.check_usable()
         with self._closing:
             if self._closed:
                 raise Unavailable(CLOSED)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def check_usable(self) -> None:
+        """Raises an error where nothing can be waited for; ask before a lock that others hold while they wait."""
+        self.check_caller()
+        if self._forked:
+            raise Unavailable("this connection belongs to the process that this one was forked from: connect anew")
 
     def check_caller(self) -> None:
         """Raises an error on the loop's own thread: nobody would ever do what is waited for."""
