@@ -407,3 +407,13 @@ def test_a_replica_that_lost_its_positions_is_not_back(
     found, _ = surveyed(monkeypatch, row)
     assert found.is_back(NodeId(1), NAME, 5) is back
     assert found.is_out(NodeId(1), NAME, 5) is not back
+
+
+def test_a_node_that_has_come_back_since_the_last_look_is_not_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no other node could take it, a whole replica was made anew in its place, from one that was lost then."""
+    row = pb.LogStreamUncommitReport(uncommitted_llsn_offset=6)
+    found, _ = surveyed(monkeypatch, row)
+    monkeypatch.setattr(found._absences, "is_lost", lambda *_: True)
+    assert not found.is_out(NodeId(3), NAME, 5)
+    monkeypatch.setattr(found._links, "connected", lambda: [1, 2])
+    assert found.is_out(NodeId(3), NAME, 5)

@@ -76,6 +76,7 @@ ONCE_FAILED: dict[int, str] = {
     3384: "the same, with all nodes away (I14)",
     5416: "what a chain's head lost by a flipped bit was filled with junk, and the others had it (I8, I9)",
     4207: "a member that had slots which were given up without it, and nobody whole to copy, was to be finished (I11)",
+    868: "a node that had just come back was taken for lost, and copied over itself, whose source was lost then (I14)",
 }
 
 

@@ -59,7 +59,10 @@ class Survey:
         row = self._links.row(node, name)
         if row is not None and (is_hurt(row) or not (self._settles(name) or self._can_finish(name, row, end))):
             return True
-        return self._absences.lacks(node, name) or self._absences.is_lost(node, self._rebuild_s)
+        if self._absences.lacks(node, name):
+            return True
+        # Since the last look at who is away it may have come back, and would be copied over itself.
+        return self._absences.is_lost(node, self._rebuild_s) and node not in self._links.connected()
 
     def _can_finish(self, name: ReplicaId, row: pb.LogStreamUncommitReport, end: int) -> bool:
         """Whether it has all positions, or those it lacks are still remembered."""
