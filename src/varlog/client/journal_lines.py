@@ -109,15 +109,26 @@ class LedSegment:
         info = self.context.routes.info
         members = info.chain[segment - 1].streams[0].members if info is not None and info.id == log else ()
         request = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=segment, stream=stream))
+        finished: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        silent = len(members)
+
+        async def ask(node: NodeId) -> None:
+            nonlocal silent
+            said = False
+            try:
+                said = await self._has_finished(node, request)
+            finally:
+                silent -= 1
+                if not finished.done() and (said or not silent):
+                    finished.set_result(said)
+
         scope = Scope()
-        asked = [scope.spawn(self._has_finished(NodeId(node), request), name=f"ask {node}") for node in members]
+        for node in members:
+            scope.spawn(ask(NodeId(node)), name=f"ask {node}")
         try:
-            for answer in asyncio.as_completed(asked):
-                if await answer:
-                    return True
+            return await finished if members else False
         finally:
             await scope.close()
-        return False
 
     async def _has_finished(self, node: NodeId, request: pb.LeadRequest) -> bool:
         try:
