@@ -1,10 +1,12 @@
 """The simulated event loop: order, virtual time, and the ways a run can fail."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import warnings
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextvars import copy_context
 from pathlib import Path
 
@@ -166,6 +168,27 @@ def test_an_abandoned_generator_is_closed() -> None:
 
     loop.run(main())
     assert closed == [1.0]
+
+
+def test_a_generator_that_outlives_its_loop_is_left_alone() -> None:
+    loop = make_loop()
+    kept: list[AsyncGenerator[int, None]] = []
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        while True:
+            yield 1
+
+    async def main() -> None:
+        kept.append(numbers())
+        await anext(kept[0])
+
+    loop.run(main())
+    loop.close()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        kept.clear()
+        gc.collect()
+    assert not found
 
 
 SCRIPT = """

@@ -184,6 +184,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.defects.append(Defect(self.now, owner.name if owner else "simulator", message, error))
 
     def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if self._closed:
+            return  # it was still in memory when the run was over: nothing would ever run the task
         owner = OWNER.get()
         if owner is None or owner.alive:
             self.create_task(_close_generator(generator))
