@@ -106,6 +106,22 @@ def test_a_stream_ends_behind_the_cut_that_is_being_persisted() -> None:
     play(story, 1)
 
 
+@pytest.mark.parametrize("window", [1, 4])
+def test_a_stream_ends_though_others_are_ordered_without_a_pause(window: int) -> None:
+    """There is never an instant without a cut under way."""
+
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 5)
+        ending = asyncio.ensure_future(ordered.orderer.finalize(LogId(1), StreamId(1)))
+        await ordered.report(2, 1)
+        store.apply(0)
+        await soon()
+        assert len(store.asked) == 2, "the next cut left before anybody could see that there was none"
+        assert await asyncio.wait_for(ending, 10) == 5
+
+    play(story, window)
+
+
 def test_an_embedded_store_gets_one_cut_at_a_time() -> None:
     async def story(store: SlowStore, ordered: Ordered) -> None:
         for tail in (1, 2, 3):

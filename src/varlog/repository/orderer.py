@@ -191,14 +191,15 @@ class Orderer:
         Whoever asks keeps all other changes waiting. While the store has no room for cuts he is refused instead: it has
         none for his change either, and some logs need no cuts.
         """
-        while self._last is not None and not self._last.done():
+        last = self._last  # as of now: others go on being ordered, and there may never be an instant without a cut
+        while last is not None and not last.done():
             try:
                 async with deadline(self._clock, FULL_S):
-                    await asyncio.shield(self._last)
+                    await asyncio.shield(last)
             except Timeout:
                 if self._full:
                     raise NoSpace("the metadata store has no room for what was ordered before") from None
-        await _succeeded(self._last)
+        await _succeeded(last)
 
     def resume(self, log: LogId, stream: StreamId) -> None:
         """A stream is not to end after all."""
