@@ -170,14 +170,17 @@ def test_a_segment_of_which_nothing_was_written_ends_where_it_began(tmp_path: Pa
     run(story())
 
 
-def test_a_sequencer_that_was_started_again_is_replaced(tmp_path: Path) -> None:
-    """Nobody waits for a loss that is none: the node is there, but knows no more what it granted."""
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_sequencer_or_head_that_was_started_again_is_replaced(tmp_path: Path, index: int) -> None:
+    """Nobody waits for a loss that is none: the node is there, but knows no more what it granted, or may have lost what
+    it had decided."""
 
     async def story() -> None:
         async with servers(tmp_path, nodes=3, lost_ms=60_000) as cluster:
-            log = await create(cluster, replicas=3, streams=1)
+            log = await create(cluster, replicas=3, streams=2)
             await write(cluster, log, 1, members=3)
-            head = log.chain[0].streams[0].members[0]
+            head = log.chain[0].streams[index].members[0]
+            assert head != log.chain[0].streams[1 - index].members[0]
             await cluster.stop_node(head)
             await cluster.start_node(head)
             async with varlog.connect(f"varlog://{cluster.repository_address}") as client:

@@ -64,7 +64,7 @@ class Replica:
         self.trouble = ""
         """What ails it, for people."""
         self.closed = ""
-        """Why it takes nothing from writers yet, though it is open; empty when it does."""
+        """Why it takes nothing from writers, though it is open; empty when it does, and once it is sealed."""
         self.gave_up = False
         """It has failed, but not its files: what is committed in them stays right, and is served."""
         self.full = False
@@ -442,6 +442,7 @@ class Replica:
             raise self._failure
         if self.state is ReplicaState.OPEN:
             self.log.stage_seal()
+        self.closed = ""  # what it would not give to another is not given any more
         await self.flush()
 
     async def finish(self, end: Slot) -> None:

@@ -27,9 +27,6 @@ from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume, newest
 from varlog.wire.proto import varlog_pb2 as pb
 
-CLOSED_S = 5.0
-"""How long a chain's head waits for those behind it after its start, before it says that another is to decide."""
-
 
 class Replicas:
     """Every replica this node has, by its id."""
@@ -212,7 +209,7 @@ class Replicas:
     def _take_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
         """The first member is the primary: it takes appends and copies them to the others."""
         if replica.spec.ordering == "sequencer":
-            self._take_sequencer_role(replica, scope, new=new)
+            self._take_sequencer_role(replica, new=new)
             return
         members = [NodeId(member) for member in replica.spec.members]
         me = NodeId(self._volumes[0].identity.node_id)
@@ -235,44 +232,38 @@ class Replicas:
         elif new or len(members) == 1:
             self._forward(replica, members[1:], scope)
         else:
-            self._take_back(replica, members[1:], scope, writer=self._volumes[0].identity.boot)
+            replica.closed = f"{replica.id} has been started again and looks at what its backups have"
+            scope.spawn(self._resume(replica, members[1:], scope), name=f"take back {replica.id}")
 
-    def _take_sequencer_role(self, replica: Replica, scope: Scope, *, new: bool) -> None:
-        """All members are passive; the first of the first stream also grants the positions of the segment."""
-        if replica.state is not ReplicaState.OPEN:
+    def _take_sequencer_role(self, replica: Replica, *, new: bool) -> None:
+        """All members are passive. The first decides what is at a slot; that of the first stream also grants positions.
+
+        Neither goes on after its node was started again. What a head had synced may be on the others, acknowledged, and
+        rotted on its own disk unseen: it would give such a slot to another, and cannot find out by asking the others,
+        as what is on its way to them carries nobody's number. Another segment begins, in which nothing is on its way.
+        """
+        if replica.state is not ReplicaState.OPEN or replica.id in self._ahead:
             return
         me = self._volumes[0].identity.node_id
         members = [NodeId(member) for member in replica.spec.members]
         replica.last_of_chain = members[-1] == me
-        if replica.id not in self._ahead:
-            self._ahead[replica.id] = Ahead(replica, self._world.clock)
-            if not new and members[0] == me and len(members) > 1:
-                self._take_back(replica, members[1:], scope, writer=0)  # its writers are clients, and have no numbers
-        if replica.spec.index or members[0] != me or replica.id in self._sequencers:
+        self._ahead[replica.id] = Ahead(replica, self._world.clock)
+        if members[0] != me:
             return
-        if new:
+        grants = not replica.spec.index
+        if new and grants:
             self._sequencers[replica.id] = Sequencer(replica)
-        replica.leads = pb.LEADS_WAITING if new else pb.LEADS_NO_MORE
-
-    def _take_back(self, replica: Replica, backups: list[NodeId], scope: Scope, writer: int) -> None:
-        replica.closed = f"{replica.id} has been started again and looks at what its backups have"
-        scope.spawn(self._resume(replica, backups, scope, writer), name=f"take back {replica.id}")
-
-    async def _resume(self, replica: Replica, backups: list[NodeId], scope: Scope, writer: int) -> None:
-        patience = self._world.clock.call_later(CLOSED_S, lambda: self._say_closed(replica))
-        try:
-            await TakeBack(replica, backups, self._connect, self._world.clock, writer).run()
-        finally:
-            patience.cancel()
-        replica.closed = ""
-        if replica.spec.ordering == "cut":
-            self._forward(replica, backups, scope)
-
-    def _say_closed(self, replica: Replica) -> None:
-        """It does not get to those behind it, though its writers may: another segment needs no word between them."""
-        if replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN:
+            replica.leads = pb.LEADS_WAITING
+        if not new and len(members) > 1:
+            replica.closed = f"{replica.id} was started again as the head of its chain: another segment is to follow"
+        if not new and (grants or replica.closed):
             replica.leads = pb.LEADS_NO_MORE
-            self._changed(replica)
+
+    async def _resume(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
+        boot = self._volumes[0].identity.boot
+        await TakeBack(replica, backups, self._connect, self._world.clock, boot).run()
+        replica.closed = ""
+        self._forward(replica, backups, scope)
 
     def _lead(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         ack = len(backups) + 1 if replica.spec.replication == CHAIN else replica.spec.ack

@@ -9,15 +9,12 @@ the primary gives a slot to anybody it therefore
 2. takes what it lacks from those that have more. All of them have beginnings of the same stream.
 
 A backup that does not answer keeps the stream closed, as it would hold up every append to it.
-
-Under `sequencer` the first member decides what is at a slot, and the others take it only when it has synced that. What
-they have beyond it was lost by its disk, all of it may be acknowledged, and must not be given to another.
 """
 
 import asyncio
 from collections.abc import Sequence
 
-from varlog.base.errors import Sealed, Trimmed, Unavailable, VarlogError
+from varlog.base.errors import Sealed, Unavailable, VarlogError
 from varlog.base.ids import NodeId, Slot
 from varlog.core.replica import ReplicaState
 from varlog.node.catch_up import catch_up
@@ -60,9 +57,6 @@ class TakeBack:
                         raise answer
             except Sealed:
                 break
-            except Trimmed as error:
-                # What its disk lost is gone for good, and was to go. It cannot be made whole slot by slot.
-                replica.fail(error)
             except VarlogError as error:
                 replica.trouble = f"{NOT_YET}: {error.message}"
             else:

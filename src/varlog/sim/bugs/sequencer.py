@@ -14,7 +14,6 @@ from varlog.node import settle
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
-from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
 from varlog.wire.batch import junk_batch
@@ -85,8 +84,8 @@ def filled_behind_the_head() -> Iterator[None]:
 def read_at_the_head() -> Iterator[None]:
     plain = Replicas._take_sequencer_role
 
-    def take_role(self: Replicas, replica: Replica, scope: Scope, *, new: bool) -> None:
-        plain(self, replica, scope, new=new)
+    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+        plain(self, replica, new=new)
         replica.last_of_chain = True
 
     head = property(lambda self: 0 if self.written_by_clients and self.end is None else None)
@@ -101,8 +100,8 @@ def read_at_the_head() -> Iterator[None]:
 def restarted_sequencer_goes_on() -> Iterator[None]:
     plain = Replicas._take_sequencer_role
 
-    def take_role(self: Replicas, replica: Replica, scope: Scope, *, new: bool) -> None:
-        plain(self, replica, scope, new=new or replica.id not in self._sequencers)
+    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+        plain(self, replica, new=True)
 
     with swap(Replicas, _take_sequencer_role=take_role):
         yield
