@@ -190,3 +190,24 @@ def test_a_node_that_lost_its_replicas_of_a_removed_log_is_not_waited_for_once_i
                 await asyncio.sleep(0.02)
 
     run(story())
+
+
+def test_a_node_that_never_had_any_of_a_removed_log_is_forgotten_when_it_lists_what_it_has(tmp_path: Path) -> None:
+    """Without a restart: its list had not come yet when the log was removed."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await cluster.create_log("orders", replicas=2)
+            assert cluster.repository is not None
+            catalog = cluster.repository.catalog
+            members = log.chain[0].streams[0].members
+            [other] = [node for node in catalog.nodes if node not in members]
+            assert cluster.repository._term is not None
+            links = cluster.repository._term._links
+            links._links[other].listed, links._links[other].owes = None, True
+            await catalog.remove_log(catalog.logs[LogId(log.id)])
+            assert other in catalog.gone[LogId(log.id)]
+            while catalog.gone:
+                await asyncio.sleep(0.02)
+
+    run(story())

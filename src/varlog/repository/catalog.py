@@ -316,7 +316,12 @@ class Catalog:
         """
         async with self._changing:
             number = LogId(log.id)
-            nodes = self._starts(sorted({*members_of(self.log(number)), *self.may_hold(number)}))
+            others = self._starts(self.may_hold(number))
+            nodes = {
+                node: start - 1 for node, start in others.items()
+            }  # they make nothing of it: their next list tells
+            nodes |= self._starts(members_of(self.log(number)))
+            nodes = dict(sorted(nodes.items()))
             prefix = keys.cuts(number)
             await self._commit(
                 Transaction(
