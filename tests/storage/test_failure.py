@@ -1,17 +1,19 @@
 """After a failed write or sync nothing of the replica is trusted again."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.storage.crash_disk import CrashDisk
+from tests.storage.crash_disk import CrashDisk, CrashFile
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, reopen, run
 
-from varlog.base.errors import InvalidArgument, ReplicaFailed, Sealed, Unavailable
+from varlog.base.errors import InvalidArgument, NoSpace, ReplicaFailed, Sealed, Unavailable
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk import RealDisk
+from varlog.wire.frame import Buffer
 
 
 @pytest.mark.parametrize("what", ["write", "sync"])
@@ -203,6 +205,34 @@ def test_a_roll_that_is_tried_again_leaves_no_files_behind() -> None:
         disk.unreadable.clear()
         await log.sync()
         assert len(disk.paths()) == len(before), "the file that was ready is the next one"
+
+    run(scenario())
+
+
+def test_a_free_file_into_which_nothing_fits_does_not_count_as_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a thin volume blocks that are reserved may still have no room behind them."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        await append(log, batch(0, size=9000))
+        log.stage_batches(log.appended, [batch(1, size=9000)])
+        await log._pool.ensure()
+        write = CrashFile.write
+
+        async def write_unless_free(self: CrashFile, offset: int, buffers: Sequence[Buffer], *, sync: bool) -> None:
+            if "/free-" in self.path:
+                raise NoSpace("the volume is full")
+            await write(self, offset, buffers, sync=sync)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CrashFile, "write", write_unless_free)
+            with pytest.raises(NoSpace):
+                await log.sync()
+            with pytest.raises(NoSpace):
+                log.stage_batches(log.appended, [batch(2, size=9000)])
+        await log.sync()
+        assert (log.durable, log.failure) == (2, None)
 
     run(scenario())
 

@@ -343,7 +343,11 @@ async def _name_file(place: Place, pool: FilePool, header: FileHeader) -> DataFi
         finally:
             handle.close()
         await place.disk.rename(place.path(name), place.path(file.name))
-    except (NoSpace, Unavailable):
+    except NoSpace:
+        # Its blocks cannot be written, reserved as they are: as long as it counted, batches would be taken for it.
+        await place.disk.remove(place.path(name))
+        raise
+    except Unavailable:
         await pool.put_back(name, size)  # or the next try would leave another one
         raise
     return file
