@@ -159,14 +159,28 @@ def test_an_interrupt_ends_no_subscription(monkeypatch: pytest.MonkeyPatch) -> N
         batches = subscription.batches()
         assert [next(subscription).payload for _ in range(2)] == [b"a", b"b"]
         assert next(batches).first == 1
-        for waiting in (subscription, subscription, batches):
-            interrupt = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
-            interrupt.start()
-            with pytest.raises(KeyboardInterrupt):
-                next(waiting)
-            interrupt.join()
-        log.append(b"c")
         run = LoopThread.run
+        waits = threading.Event()
+
+        def run_and_say(self: LoopThread, work: Any) -> Any:
+            waits.set()
+            return run(self, work)
+
+        def interrupt(thread: int) -> None:
+            waits.wait(60)
+            time.sleep(0.1)
+            signal.pthread_kill(thread, signal.SIGINT)
+
+        for waiting in (subscription, subscription, batches):
+            interrupting = threading.Thread(target=interrupt, args=(threading.get_ident(),))
+            with monkeypatch.context() as patch:
+                patch.setattr(LoopThread, "run", run_and_say)
+                interrupting.start()
+                with pytest.raises(KeyboardInterrupt):
+                    next(waiting)
+            interrupting.join()
+            waits.clear()
+        log.append(b"c")
 
         def run_in_vain(self: LoopThread, work: Any) -> Any:
             run(self, work)

@@ -99,7 +99,7 @@ def test_nothing_is_sent_behind_a_line_that_failed() -> None:
             await until(lambda: bool(cluster.payloads()))
             os.write(writing, b"c\n")
             await until(lambda: len(node.appends) == 2)
-            await asyncio.wait([appending], timeout=1.0)
+            await until(appending.done)
             os.write(writing, b"d\n")
             os.close(writing)
             told = r"refused; 2 lines are acknowledged, at 1\.\.2, and lines 3 to 3 may be .* from line 3 on"
