@@ -229,7 +229,8 @@ class Excuses:
                 continue
             if host is self._nemesis.rotting:
                 replica.excuse = replica.excuse or self.thin(info, stream)
-            if self.end_is_gone(info, stream):  # also of one that has slots there which were given up without it
+            given_up = stream.HasField("junk_slot") and replica.durable > stream.junk_slot  # without it, which has some
+            if self.end_is_gone(info, stream) and (replica.durable < stream.end_slot or given_up):
                 replica.unfinished = END_IS_GONE
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
