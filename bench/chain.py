@@ -1,6 +1,6 @@
 """Large entries and many copies: does a chain do what it is for? Beside the broadcast of the same batches.
 
-./run python -m bench.chain                 a minute
+./run python -m bench.chain                 half a minute
 ./run python -m bench.chain --quick         once, for a moment
 
 Five storage nodes and one repository as processes, five replicas, batches of 100 entries of 10 KiB, eight at once. A
