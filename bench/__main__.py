@@ -18,6 +18,7 @@ from statistics import median
 import varlog
 from bench import appends, idle, machine, subscribe
 from bench.cluster import RunningCluster, running_cluster
+from bench.figures import spread
 from varlog.runtime.loop import run
 
 PROTOTYPE_ALONE = 2.75
@@ -140,11 +141,6 @@ def report(figures: Figures) -> Iterator[str]:
     )
     listed = ", ".join(f"{name} {share:.1%}" for name, share in figures.at_rest.items())
     yield f"Idle, share of a core: {listed}."
-
-
-def spread(values: list[float], form: str) -> str:
-    """The median, and the range around it."""
-    return f"{median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
 def row(name: str, rounds: list[Round]) -> str:

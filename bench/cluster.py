@@ -41,6 +41,10 @@ class RunningCluster:
     def cpu_s(self) -> float:
         return sum(process.cpu_s() for process in self.processes)
 
+    def process(self, role: str, number: int | None = None) -> Process:
+        """The one of this number, or the first."""
+        return next(each for each in self.processes if each.role == role and number in (None, each.number))
+
 
 @contextmanager
 def running_cluster(

@@ -1,27 +1,26 @@
 """How soon is the leader of a journal replaced, and does it need the repository to append?
 
-./run python -m bench.journal
+./run python -m bench.journal                 thirty rounds
+./run python -m bench.journal --quick         three
 
 Three storage nodes and one repository as processes, three replicas, two of them acknowledge. Leaders and candidates
 are clients of this process, on connections of their own; one that dies closes nothing and says nothing any more.
 """
 
+import argparse
 import asyncio
-import os
-import signal
-import statistics
 import time
 from pathlib import Path
 
 import varlog
+from bench import away
 from bench.cluster import RunningCluster, running_cluster
-from bench.scratch import scratch
+from bench.figures import Figure, milliseconds
+from bench.takeover import WANTED_S
 from varlog.runtime.loop import run
 
-ROUNDS = 30
+ROUNDS, QUICK_ROUNDS = 30, 3
 TTL_S = 0.5
-AWAY_S = 2.0
-WRITERS = 8
 
 
 async def die(leader: varlog.JournalLeader) -> None:
@@ -39,63 +38,51 @@ async def first_ack(journal: varlog.Journal) -> tuple[varlog.JournalLeader, floa
     return leader, time.perf_counter()
 
 
-async def replacements(cluster: varlog.Cluster, other: varlog.Cluster) -> None:
+async def replacements(cluster: varlog.Cluster, other: varlog.Cluster, rounds: int) -> Figure:
     """From the end of a lease, or from when a leader leaves, to the first acknowledgement of the next."""
     journals = [await each.journal("replaced").__aenter__() for each in (cluster, other)]
     after_lease, after_leaving = [], []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         ours, theirs = journals[number % 2], journals[1 - number % 2]
         leader = await ours.lead(ttl=TTL_S).__aenter__()
         elected = time.perf_counter()
         waiting = asyncio.create_task(first_ack(theirs))
         await die(leader)
         following, at = await waiting
-        after_lease.append((at - elected - TTL_S) * 1e3)
+        after_lease.append(at - elected - TTL_S)
         waiting = asyncio.create_task(first_ack(ours))
         await asyncio.sleep(0.05)
         left = time.perf_counter()
         await following.__aexit__(None, None, None)
         last, at = await waiting
-        after_leaving.append((at - left) * 1e3)
+        after_leaving.append(at - left)
         await last.__aexit__(None, None, None)
     for what, found in (("its lease is over", after_lease), ("it leaves", after_leaving)):
-        print(
-            f"first acknowledgement of the next leader after {what}: p50 {statistics.median(found):.0f} ms, "
-            f"longest {max(found):.0f} ms of {len(found)}"
-        )
+        print(f"first acknowledgement of the next leader after {what}: {milliseconds(found)}", flush=True)
+    return Figure(
+        "a journal's dead leader: replaced",
+        f"within {WANTED_S * 1e3:.0f} ms of the end of its lease",
+        milliseconds(after_lease),
+        max(after_lease) <= WANTED_S,
+    )
 
 
-async def without_repository(running: RunningCluster, cluster: varlog.Cluster) -> None:
-    """Appends while the repository is stopped, beside as long a time before."""
-    (repository,) = (process for process in running.processes if process.role == "repository")
-    payload = os.urandom(100)
-    async with cluster.journal("alone") as journal, journal.lead(ttl=2 * AWAY_S) as leader:
-        counts = []
-        for stopped in (False, True):
-            if stopped:
-                os.kill(repository.pid, signal.SIGSTOP)
-            try:
-                until = time.perf_counter() + AWAY_S
-                counts.append(sum(await asyncio.gather(*(write(leader, payload, until) for _ in range(WRITERS)))))
-            finally:
-                os.kill(repository.pid, signal.SIGCONT)
-        print(f"appends/s with the repository {counts[0] / AWAY_S:,.0f}, without it {counts[1] / AWAY_S:,.0f}")
+async def measure(running: RunningCluster, rounds: int, stopped_s: float) -> list[Figure]:
+    async with varlog.connect(running.url) as cluster, varlog.connect(running.url) as other:
+        replaced = await replacements(cluster, other, rounds)
+        async with cluster.journal("alone") as journal, journal.lead(ttl=TTL_S) as leader:
+            return [replaced, await away.without_repository(running, "a journal", journal, leader, stopped_s)]
 
 
-async def write(leader: varlog.JournalLeader, payload: bytes, until: float) -> int:
-    count = 0
-    while time.perf_counter() < until:
-        await leader.append(payload)
-        count += 1
-    return count
-
-
-async def main(folder: Path) -> None:
-    with running_cluster(folder, nodes=3) as running:
-        async with varlog.connect(running.url) as cluster, varlog.connect(running.url) as other:
-            await replacements(cluster, other)
-            await without_repository(running, cluster)
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./run python -m bench.journal", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds")
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
+    options = parser.parse_args()
+    rounds, stopped_s = (QUICK_ROUNDS, away.QUICK_S) if options.quick else (ROUNDS, away.STOPPED_S)
+    with running_cluster(options.folder) as running:
+        run(measure(running, rounds, stopped_s))
 
 
 if __name__ == "__main__":
-    run(main(scratch()))
+    main()
