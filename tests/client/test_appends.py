@@ -23,6 +23,7 @@ from varlog.base.errors import (
     Unsupported,
 )
 from varlog.base.ids import ProducerToken
+from varlog.client import writer
 from varlog.client.limits import REFUSED_SECONDS
 from varlog.transport.peer import Request
 from varlog.wire.batch import BatchHeader
@@ -305,6 +306,28 @@ def test_of_a_stream_that_has_ended_and_lost_a_member_those_left_are_asked() -> 
             waiting = asyncio.ensure_future(log.append(b"second"))
             await until(lambda: bool(held))
             cluster.stream(1).members = [2]
+            cluster.info.sealed = True
+            cluster.change()
+            assert (await waiting).first == 2
+
+    run(story())
+
+
+def test_a_primary_that_stands_still_holds_up_nothing_once_its_stream_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others do not know the end yet when they are asked first, and it is asked again itself meanwhile."""
+    monkeypatch.setattr(writer, "FIRST_ANSWER_SECONDS", 600.0)
+
+    async def story() -> None:
+        async with scripted(nodes=3, replicas=3) as (cluster, client):
+            log = client.log("log")
+            await log.append(b"first")
+            cluster.nodes[0].on_append = take_silently
+            for node in cluster.nodes[1:]:
+                node.on_append = fail_with(Unavailable("where it ends is not known here yet"), 2)
+            waiting = asyncio.ensure_future(log.append(b"second", timeout=300.0))
+            await until(lambda: len(cluster.nodes[0].appends) == 2)
             cluster.info.sealed = True
             cluster.change()
             assert (await waiting).first == 2

@@ -185,6 +185,22 @@ async def append_behind(log: varlog.Log) -> None:
     assert (await log.append(b"2")).glsn == 2
 
 
+def test_a_member_that_stands_still_holds_up_no_writer_once_the_segment_has_ended(tmp_path: Path, brake: Brake) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            await create(cluster, streams=1)
+            async with two_clients(cluster) as (log, _):
+                slow = asyncio.ensure_future(log.append(b"slow"))
+                await brake.reached.wait()
+                await roll(cluster)
+                brake.word = b"nothing is slow any more"  # but what was, goes on being so
+                await log.info()
+                assert (await slow).glsn == 1
+                assert [entry.payload async for entry in log.subscribe(stop=2)] == [b"slow"]
+
+    run(story())
+
+
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("need", [read_first, ask_tail, subscribe, append_behind])
 def test_whoever_finds_a_chain_half_written_completes_it(

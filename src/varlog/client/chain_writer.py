@@ -76,6 +76,8 @@ class ChainWriter:
         self._not_before = 0.0
         self._over = asyncio.Event()
         """The log's record says where the segment ends, or that there is no such log any more."""
+        self._carrying: dict[int, asyncio.Task[None]] = {}
+        """Who asks members for a batch, by its sequence. Once the segment is over nobody waits for their answers."""
         self._release: Timer | None = None
         self._closed = False
 
@@ -134,6 +136,9 @@ class ChainWriter:
         now = self._routes.now(self.route)
         if now.end is not None or self._routes.info is None or now not in self._routes.streams:
             self._over.set()
+            carrying, self._carrying = self._carrying, {}
+            for task in carrying.values():
+                task.cancel()
 
     def close(self) -> list[Flight[Carried]]:
         """Send nothing more. What is left unanswered."""
@@ -173,6 +178,9 @@ class ChainWriter:
     async def _carry(self, flight: Flight[Carried]) -> None:
         batch = flight.batch
         placed: tuple[int, Slot] | None = None
+        carrying = asyncio.current_task()
+        assert carrying is not None, "it is run as a task of its own"
+        self._carrying[flight.sequence] = carrying
         try:
             while placed is None:
                 placed = await self._place(batch)
@@ -191,10 +199,18 @@ class ChainWriter:
             self._acked(flight, *placed)
         except Over:
             await self._settle(flight, placed)
+        except asyncio.CancelledError:
+            if not self._is_interrupted(carrying):
+                raise
+            await self._settle(flight, placed)
         except VarlogError as error:
             self._end(flight)
             if not self._closed:
                 self._fail(batch, error, certain=placed is None)
+
+    def _is_interrupted(self, carrying: "asyncio.Task[None]") -> bool:
+        """Whether it was `look` alone that cancelled it: a member that stands still would hold it up for long."""
+        return self._over.is_set() and not self._closed and not carrying.uncancel()
 
     def _fail(self, batch: Carried, error: VarlogError, *, certain: bool) -> None:
         if certain:
@@ -309,6 +325,7 @@ class ChainWriter:
             chain.tell()
 
     def _end(self, flight: Flight[Carried]) -> None:
+        self._carrying.pop(flight.sequence, None)
         self._session.unresolved.pop(flight.sequence, None)
         self.stalled = False
 
@@ -318,6 +335,7 @@ class ChainWriter:
 
     async def _settle(self, flight: Flight[Carried], placed: tuple[int, Slot] | None) -> None:
         """The segment takes no more. What had a place is in the log if it is there once the end is known."""
+        self._carrying.pop(flight.sequence, None)
         self._context.choice.refuse(self.route, Sealed("the segment has ended"))
         batch = flight.batch
         try:

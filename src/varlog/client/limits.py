@@ -50,6 +50,9 @@ FIRST_ANSWER_SECONDS = 1.0
 LONGEST_ANSWER_SECONDS = 5.0
 """An append that was not answered for so long is sent again, as it is; doubled while nothing is answered."""
 
+FIRST_ANSWER_AT_END_SECONDS = 0.1
+"""The same once its stream has ended, when it is asked for at another member: any of them may stand still."""
+
 REFUSED_SECONDS = 1.0
 """A stream that refused an append for a reason that may pass gets none for so long, if there are others."""
 

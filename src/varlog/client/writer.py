@@ -29,6 +29,7 @@ from varlog.base.errors import (
 from varlog.base.ids import Glsn, Slot
 from varlog.client.context import LogContext
 from varlog.client.limits import (
+    FIRST_ANSWER_AT_END_SECONDS,
     FIRST_ANSWER_SECONDS,
     FIRST_PAUSE_AT_END_SECONDS,
     FIRST_PAUSE_SECONDS,
@@ -228,6 +229,7 @@ class StreamWriter:
         """The primary comes last: most likely it is what was lost."""
         self._peer = None
         self._failures = 0
+        self._answer_seconds = FIRST_ANSWER_AT_END_SECONDS
         self._turn = 1
         if self._timer is not None:
             self._timer.cancel()
@@ -303,6 +305,8 @@ class StreamWriter:
         if self._ended and peer is self._peer:
             self._peer = None
             self._turn += 1
+            for session in self.sessions():
+                session.send_again()  # though another, that stands still, has not answered yet
         now = self._world.clock.now()
         if now >= self._slower_at:
             self._answer_seconds = min(2 * self._answer_seconds, LONGEST_ANSWER_SECONDS)
