@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.test_journal import led, payloads
+from tests.client.test_journal import led, payloads, replica
 from tests.repository.test_reconfigure import check_chain
-from tests.servers import TIMEOUT_S, run, servers
+from tests.servers import TIMEOUT_S, batch, run, servers
 
 import varlog
+from varlog.base.errors import WrongWriter
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 SOON_S = 15.0
 """Long on any machine."""
@@ -130,6 +133,15 @@ def test_an_ordinary_log_becomes_a_journal_under_load(ordering: str, tmp_path: P
                 assert "journal.lead()" in error.message
             assert max(before.acked) < changed.chain[-1].base
             assert log.capabilities == {"atomic_batch"}
+            name, members = await replica(client, "wal")
+            for member in members:  # nobody leads it yet, no member does either
+                peer = await cluster.to_node(member)
+                append = pb.AppendRequest(log=name.log, segment=name.segment, stream=name.stream)
+                with pytest.raises(varlog.NotFound, match="not the primary"):
+                    await peer.call(Method.APPEND, append, [batch(b"x")], timeout=TIMEOUT_S)
+                store = pb.StoreRequest(log=name.log, segment=name.segment, stream=name.stream, writer=1)
+                with pytest.raises(WrongWriter):
+                    await peer.call(Method.STORE, store, [batch(b"x")], timeout=TIMEOUT_S)
             assert await log.tail() == changed.chain[-1].base - 1, "as fresh, though nobody leads yet"
             async with client.journal("wal") as journal, journal.lead(timeout=TIMEOUT_S) as leader:
                 after = Writers(leader, b"led")
@@ -189,6 +201,8 @@ def test_a_named_producer_goes_on_behind_a_journal(tmp_path: Path) -> None:
             await log.reconfigure(journal=True)
             async with client.journal("wal") as journal, journal.lead(timeout=TIMEOUT_S) as leader:
                 await leader.append(b"led")
+                with pytest.raises(varlog.Unsupported, match=r"journal.lead\(\)"):
+                    await log.producer(id="etl").open()
             await log.reconfigure(ordering="cut")
             async with log.producer(id="etl") as producer:
                 assert producer.next_sequence == 3
