@@ -75,8 +75,8 @@ def test_what_is_not_for_a_journal_is_refused_with_what_to_do() -> None:
             for log in (journal, cluster.log("wal")):
                 with pytest.raises(varlog.Unsupported, match=r"journal.lead\(\)"):
                     await log.append(b"x")
-            with pytest.raises(varlog.Unsupported):
-                await journal.reconfigure(ordering="cut")
+            with pytest.raises(varlog.Unsupported, match="a journal has a leader"):
+                await journal.reconfigure(ordering="cut", journal=True)
             with pytest.raises(varlog.Unavailable):
                 await journal.lead().append(b"x")
             assert (await journal.info()).chain[0].ack == 3

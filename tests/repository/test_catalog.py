@@ -211,3 +211,24 @@ def test_a_node_that_never_had_any_of_a_removed_log_is_forgotten_when_it_lists_w
                 await asyncio.sleep(0.02)
 
     run(story())
+
+
+def test_a_journal_of_an_older_record_is_one_in_all_its_segments(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with loaded(tmp_path) as (store, catalog):
+            number = await catalog.reserve_log([NodeId(1)])
+            chain = [pb.SegmentInfo(epoch=epoch, ordering="leader") for epoch in (1, 2)]
+            await catalog.add_log(pb.LogInfo(id=number, name="wal", ordering="leader", journal=True, chain=chain))
+            again = Catalog(store, Random(2))
+            await again.load()
+            assert [segment.journal for segment in again.log(number).chain] == [True, True]
+
+            def switch(log: pb.LogInfo) -> None:
+                log.journal = False
+                log.chain.add(epoch=3, ordering="cut")
+
+            await again.change_log(number, switch)
+            await catalog.load()
+            assert [segment.journal for segment in catalog.log(number).chain] == [True, True, False]
+
+    run(story())

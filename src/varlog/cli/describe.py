@@ -16,7 +16,7 @@ from varlog.client import (
 )
 from varlog.core.capabilities import capabilities
 from varlog.core.placement import most_zones, zones_of
-from varlog.core.policy import survives
+from varlog.core.policy import Losses, survives
 
 GOOD = ("connected", "open")
 BAD = ("silent", "failed", "stalled")
@@ -115,8 +115,12 @@ def is_open(status: LogStatus, stream: StreamStatus) -> bool:
 
 def described(status: LogStatus, stream: StreamStatus) -> StreamDescription:
     """A stream as the log's chain has it."""
-    segment = next(each for each in status.log.chain if each.epoch == stream.segment)
-    return next(each for each in segment.streams if each.id == stream.stream)
+    return next(each for each in segment_of(status, stream).streams if each.id == stream.stream)
+
+
+def segment_of(status: LogStatus, stream: StreamStatus) -> SegmentDescription:
+    """The one that a stream is part of."""
+    return next(each for each in status.log.chain if each.epoch == stream.segment)
 
 
 def log_troubles(status: LogStatus) -> list[str]:
@@ -151,10 +155,23 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
     return lines + too_few_zones(status, cluster)
 
 
-def losses_survived(log: LogDescription) -> str:
-    """How many nodes of its last segment may be lost, and what then still works."""
+def copies_of(log: LogDescription) -> str:
+    """How many copies entries of its last segment get, and how many of them an acknowledgement needs."""
     last = log.chain[-1]
-    losses = survives(last.ordering, last.replicas, last.ack)
+    how = ", in a chain" if last.replication == "chain" else f", in stripes of {last.unit:,}" if last.unit else ""
+    return f"{last.replicas}, of which an acknowledgement needs {last.ack}{how}"
+
+
+def losses_of(log: LogDescription) -> Losses:
+    """How many nodes of its last segment may be lost."""
+    last = log.chain[-1]
+    return survives(last.ordering, last.replicas, last.ack)
+
+
+def losses_survived(log: LogDescription) -> str:
+    """The same in words: what then still works."""
+    last = log.chain[-1]
+    losses = losses_of(log)
     takeover = "any" if losses.sealing >= last.replicas else str(losses.sealing)
     return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
 
@@ -242,6 +259,7 @@ SEGMENT_COLUMNS = [
     count("base", "from"),
     count("end"),
     count("replicas"),
+    count("ack"),
     count("streams"),
     count("open_streams"),
 ]
@@ -256,6 +274,9 @@ def segment_row(segment: SegmentDescription) -> dict[str, Any]:
         "base": segment.base,
         "end": segment.end,
         "replicas": segment.replicas,
+        "ack": segment.ack,
+        "unit": segment.unit or None,
+        "journal": segment.journal,
         "streams": len(segment.streams),
         "open_streams": sum(stream.writable for stream in segment.streams),
     }
@@ -277,12 +298,13 @@ REPLICA_COLUMNS = [
 def replica_rows(status: LogStatus) -> Iterable[dict[str, Any]]:
     """A row for each replica, primaries first within their stream."""
     for stream in status.streams:
+        led_by_client = segment_of(status, stream).journal
         for index, replica in enumerate(stream.replicas):
             yield {
                 "segment": stream.segment,
                 "stream": stream.stream,
                 "node": replica.node,
-                "role": "member" if status.log.journal else "backup" if index else "primary",
+                "role": "member" if led_by_client else "backup" if index else "primary",
                 "state": replica.state if replica.reported else "silent",
                 "stored": replica.contiguous if replica.reported else None,
                 "committed": stream.committed,

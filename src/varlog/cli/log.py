@@ -54,6 +54,12 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--members", type=node_ids, default=[], help="nodes of the next segment, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
     reconfigure.add_argument("--replication", help="broadcast or chain, under `leader`")
+    reconfigure.add_argument(
+        "--journal",
+        action=BooleanOptionalAction,
+        default=None,
+        help="led by one client at a time, which implies --ordering leader; or by a node again",
+    )
     reconfigure.add_argument("--pin", default="", help="capabilities that no change may take away from now on")
     reconfigure.add_argument("--unpin", default="", help="those that may go again")
     add_limits(reconfigure, default=None)
@@ -111,8 +117,9 @@ def create_log(arguments: Arguments) -> None:
 
 
 def reconfigure_log(arguments: Arguments) -> None:
-    names = ("ordering", "replicas", "streams", "ack", "unit", "replication", "roll_bytes", "roll_seconds", "roll")
-    wanted = {name: getattr(arguments, name) for name in (*names, *RETAINED)}
+    names = ("ordering", "replicas", "streams", "ack", "unit", "replication", "journal")
+    limits = ("roll_bytes", "roll_seconds", "roll", *RETAINED)
+    wanted = {name: getattr(arguments, name) for name in (*names, *limits)}
     pin, unpin = split_addresses([arguments.pin]), split_addresses([arguments.unpin])
 
     async def work(cluster: "Cluster") -> "LogDescription":
@@ -177,7 +184,8 @@ def show_log(arguments: Arguments) -> None:
         raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
-    row["survives"] = describe.losses_survived(status.log)
+    row["copies"], row["ack"] = describe.copies_of(status.log), status.log.chain[-1].ack
+    row["survives"], row["losses"] = describe.losses_survived(status.log), describe.losses_of(status.log)._asdict()
     row |= {name: getattr(status.log, name) for name in RETAINED}
     row["keeps"] = describe.kept(status.log)
     row["capabilities"], row["pinned"] = describe.capabilities_of(status.log), list(status.log.pinned)
@@ -207,6 +215,7 @@ def _facts() -> list[Column]:
         Column("state", style=state_style),
         Column("ordering"),
         Column("wanted"),
+        Column("copies"),
         Column("survives"),
         Column("leader"),
         Column("capabilities"),

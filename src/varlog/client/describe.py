@@ -48,6 +48,8 @@ class SegmentDescription:
     """Of a journal: the client that leads it, by its name or address; empty: nobody does."""
     replication: str = ""
     """Under `leader`: "broadcast", or "chain"; else empty."""
+    journal: bool = False
+    """Under `leader`: a client leads it, or nobody; no node does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class LogDescription:
     version: int
     chain: tuple[SegmentDescription, ...]
     journal: bool
-    """It is led by one client at a time, from its process."""
+    """It is led by one client at a time, from its process; so is its last segment, others may not have been."""
     pinned: tuple[str, ...]
     """Capabilities that no change may take away."""
     retain_bytes: int
@@ -308,6 +310,7 @@ def _segment(info: pb.SegmentInfo) -> SegmentDescription:
         unit=info.unit,
         leader=info.leader.name,
         replication=(info.replication or "broadcast") if info.ordering == "leader" else "",
+        journal=info.journal,
     )
 
 

@@ -45,7 +45,10 @@ class Journal(Log):
             await self._create()
         info = await routes.resolve(self._timeout)
         if not info.journal:
-            raise Unsupported(f"log {self.name!r} is no journal: everybody may append to it, and nobody can lead it")
+            raise Unsupported(
+                f"log {self.name!r} is no journal: everybody may append to it, and nobody can lead it; "
+                "reconfigure(journal=True) makes it one"
+            )
         return self
 
     async def __aexit__(

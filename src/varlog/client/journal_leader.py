@@ -6,7 +6,7 @@
 
 It leads one segment after the other, as long as the log's record names it. When its segment has ended, what lies
 before the end is acknowledged, and the rest goes on in the next segment, in order, unseen by the caller. Once
-another is named, everything that is not in the log ends in `Fenced`.
+another is named, or the log is no journal any more, everything that is not in the log ends in `Fenced`.
 """
 
 import asyncio
@@ -275,6 +275,8 @@ class Leadership:
         sealed = self._context.routes.sealed
         if sealed is not None:
             self._end(sealed)
+        elif not info.journal:
+            self._end(Fenced(f"{info.name!r} is no journal any more: everybody may append to it", last.epoch))
         elif last.leader.id != self._id:
             self._end(Fenced(f"another has taken over {info.name!r}, under epoch {last.epoch}", last.epoch))
         elif self._segment is None:

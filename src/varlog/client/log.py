@@ -261,6 +261,7 @@ class Log:
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
         replication: str | None = None,
+        journal: bool | None = None,
         timeout: float | None = None,
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
@@ -271,7 +272,9 @@ class Log:
         than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.
         With `retain_archived` nothing of that goes before it is archived. A change that would take away a capability
         which the log is pinned to (`pin`, until `unpin`) is refused. `replication`, under `leader`, is "broadcast" or
-        "chain".
+        "chain". `journal=True` makes it a journal, which is under `leader`, and which only the client appends to that
+        leads it; with `journal=False` or an `ordering` that journals do not have it is one no longer, and its leader
+        ends in `Fenced`.
         """
         request = reconfiguration(
             ordering=ordering,
@@ -289,6 +292,7 @@ class Log:
             pin=pin,
             unpin=unpin,
             replication=replication,
+            journal=journal,
         )
         return describe_log(await reconfigure_log(self._context, request, self._seconds(timeout)))
 

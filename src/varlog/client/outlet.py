@@ -10,7 +10,7 @@ from hashlib import blake2b
 from math import inf
 
 from varlog.base import limits as shared
-from varlog.base.errors import OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
+from varlog.base.errors import NotFound, OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
@@ -142,7 +142,11 @@ class Outlet:
         """Go on with the stream that has the name's last batch; if that has ended, with another, in sequence."""
         producer = producer_id(name)
         while True:
-            past = self._past = await look_back(self._context, producer, deadline)
+            try:
+                past = self._past = await look_back(self._context, producer, deadline)
+            except NotFound:
+                self._context.choice.candidates(self._stream)  # a journal says what it is
+                raise
             route = past.last if past.last is not None and past.last.writable else None
             if route is None or route.written_by_clients:
                 route = await self._own_stream(name, deadline)

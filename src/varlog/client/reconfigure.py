@@ -28,6 +28,7 @@ def reconfiguration(
     pin: Sequence[str],
     unpin: Sequence[str],
     replication: str | None,
+    journal: bool | None,
 ) -> pb.ReconfigureLogRequest:
     """The request for all that is given; raises `InvalidArgument` if nothing is."""
     request = pb.ReconfigureLogRequest(ordering=ordering or "", roll=roll, replication=replication or "")
@@ -48,6 +49,8 @@ def reconfiguration(
         request.retain_ms = check_milliseconds(retain_seconds, "retain_seconds")
     if retain_archived is not None:
         request.retain_archived = retain_archived
+    if journal is not None:
+        request.journal = journal
     request.pin.extend(check_names(pin, "pin"))
     request.unpin.extend(check_names(unpin, "unpin"))
     if request == pb.ReconfigureLogRequest():

@@ -72,7 +72,7 @@ class Catalog:
         for key, record in await self._store.scan(keys.REMOVED):
             self.removed[NodeId(int(key.removeprefix(keys.REMOVED)))] = record.value.decode()
         for _, record in await self._store.scan(keys.LOGS):
-            self._show(pb.LogInfo.FromString(record.value))
+            self._show(_with_journals(pb.LogInfo.FromString(record.value)))
         for key, record in await self._store.scan(keys.GONE):
             nodes = [NodeId(int(each)) for each in record.value.decode().split()]
             self.gone[LogId(int(key.removeprefix(keys.GONE)))] = self._starts(nodes)
@@ -430,6 +430,14 @@ def _but_space(node: pb.NodeInfo) -> pb.NodeInfo:
         volume.ClearField("free_bytes")
         volume.ClearField("total_bytes")
     return copy
+
+
+def _with_journals(log: pb.LogInfo) -> pb.LogInfo:
+    """Records that are older than changes of it say once for all segments that they are of a journal."""
+    if log.journal and not log.chain[-1].journal:
+        for segment in log.chain:
+            segment.journal = True
+    return log
 
 
 def members_of(log: pb.LogInfo) -> list[NodeId]:

@@ -96,7 +96,7 @@ class Checkup:
                 segment=held.segment.epoch,
                 stream=held.stream.id,
                 open=not held.ended,
-                primary=held.stream.members[0] == number and not held.log.journal,
+                primary=held.stream.members[0] == number and not held.segment.journal,
                 stops=not held.ended and bool(reasons[needed]),
                 copies_left=sum(
                     self._is_complete(held, NodeId(each)) for each in held.stream.members if each in others

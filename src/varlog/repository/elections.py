@@ -89,10 +89,15 @@ class Elections:
         """LEAD_LOG."""
         message: pb.LeadLogRequest = request.message
         log = self._catalog.log(message.log)
+        if not log.journal and message.act == pb.RESIGN:
+            self._resign(request, LogId(log.id), message.leader.id, leads=False)
+            return
+        if not log.journal and message.act == pb.RENEW:
+            raise Fenced(f"log {log.name!r} is no journal any more", log.chain[-1].epoch)
         if not log.journal:
             raise Unsupported(
                 f"log {log.name!r} is no journal: its leader is a node, and everybody may append; "
-                "a journal is made by cluster.journal(name) or create_log(..., journal=True)"
+                "a journal is made by cluster.journal(name), create_log(..., journal=True) or reconfigure(journal=True)"
             )
         if not message.leader.id or not LEAST_TTL_MS <= message.leader.ttl_ms <= MOST_TTL_MS:
             raise InvalidArgument(f"a leader has an id, and a ttl of {LEAST_TTL_MS} to {MOST_TTL_MS} ms")

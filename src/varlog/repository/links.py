@@ -400,7 +400,7 @@ class NodeLinks:
         """A segment has become part of a log: the node that is to lead it, or to grant positions, may begin at once."""
         record = self._catalog.log(log)
         segment = record.chain[-1]
-        for stream in segment.streams[:1] if not record.journal else ():
+        for stream in segment.streams[:1] if not segment.journal else ():
             link = self._links.get(NodeId(stream.members[0]))
             if segment.ordering != "cut" and stream.state != pb.STREAM_FINALIZED and link is not None:
                 self._mend(link, "lead", ReplicaId(log, Epoch(segment.epoch), StreamId(stream.id)), self._lead)

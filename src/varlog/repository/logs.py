@@ -66,10 +66,17 @@ class Logs:
         limits = _checked_limits(pb.LogInfo(), message)
         replication = message.replication or BROADCAST
         wanted = _checked(
-            Settings(message.ordering, message.replicas, message.ack, message.streams, message.unit, replication)
+            Settings(
+                message.ordering,
+                message.replicas,
+                message.ack,
+                message.streams,
+                message.unit,
+                replication,
+                message.journal,
+            )
         )
-        refuse_journal(message.journal, wanted)
-        refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=message.journal)
+        refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=wanted.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
         placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
@@ -99,6 +106,7 @@ class Logs:
             ack=wanted.ack,
             unit=wanted.unit,
             replication=wanted.replication,
+            journal=wanted.journal,
             streams=[
                 pb.StreamInfo(id=index, members=members, from_glsn=FIRST_GLSN)
                 for index, members in enumerate(placed, 1)
@@ -114,7 +122,7 @@ class Logs:
             streams=wanted.streams,
             unit=wanted.unit,
             next_stream=wanted.streams + 1,
-            journal=message.journal,
+            journal=wanted.journal,
             pinned=checked_pins(message.pin),
             replication=wanted.replication,
             chain=[segment],
@@ -138,9 +146,8 @@ class Logs:
             if message.epoch and message.epoch != log.chain[-1].epoch:
                 raise Conflict(f"the last segment of log {log.name!r} is {log.chain[-1].epoch} by now")
             wanted = _checked(_wanted(log, message))
-            refuse_journal(log.journal, wanted)
             pinned = pinned_after(log, message)
-            refuse_loss(pinned, wanted.ordering, wanted.streams, journal=log.journal)
+            refuse_loss(pinned, wanted.ordering, wanted.streams, journal=wanted.journal)
             note = _note(log, message, pinned)
             reshaped = any(name not in LIMITS for name in asked) and await self._reshape(log, wanted, message, note)
             if note is not nothing and not reshaped:
@@ -215,7 +222,9 @@ def _note(log: pb.LogInfo, message: pb.ReconfigureLogRequest, pinned: list[str])
 
 
 def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
-    ordering = message.ordering or log.ordering
+    stays = log.journal and message.ordering in ("", "leader")
+    journal = message.journal if message.HasField("journal") else stays
+    ordering = message.ordering or ("leader" if journal else log.ordering)
     replicas = message.replicas or log.replicas
     replication = message.replication or (log.replication if ordering == log.ordering else "") or BROADCAST
     same = (ordering, replicas, replication) == (log.ordering, log.replicas, log.replication or BROADCAST)
@@ -226,6 +235,7 @@ def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
         streams=message.streams or (1 if ordering == "leader" else log.streams),
         unit=message.unit or (log.unit if ordering == "sequencer" else 0),
         replication=replication,
+        journal=journal,
     )
 
 
@@ -252,6 +262,8 @@ def _checked(wanted: Settings) -> Settings:
         raise InvalidArgument(f"under `{wanted.ordering}` positions are not striped over streams: there is no unit")
     if wanted.ordering == "leader":
         return _checked_leader(wanted)
+    if wanted.journal:
+        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {wanted.ordering!r}")
     if wanted.replication != BROADCAST:
         raise InvalidArgument(f"replication {wanted.replication!r} is for logs under `leader`")
     if wanted.ack not in (0, wanted.replicas):
@@ -284,7 +296,7 @@ def _checked_leader(wanted: Settings) -> Settings:
             f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
             f"sealed for good: ack is 2 to {wanted.replicas}"
         )
-    return Settings(wanted.ordering, wanted.replicas, ack, wanted.streams, replication=wanted.replication)
+    return replace(wanted, ack=ack)
 
 
 def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.ReconfigureLogRequest) -> pb.LogInfo:
@@ -302,9 +314,3 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
             "retain_seconds or retain_bytes has to say"
         )
     return limits
-
-
-def refuse_journal(journal: bool, wanted: Settings) -> None:
-    """A journal is led by one client at a time, whatever else it is made of."""
-    if journal and wanted.ordering != "leader":
-        raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {wanted.ordering!r}")

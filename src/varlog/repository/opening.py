@@ -66,7 +66,7 @@ def describe_replica(
         members=stream.members,
         log_name=log.name,
         ack=segment.ack,
-        journal=log.journal,
+        journal=segment.journal,
         replication=segment.replication,
         writer=segment.leader.id,
     )

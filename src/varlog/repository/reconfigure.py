@@ -44,6 +44,8 @@ class Settings:
     """Under `sequencer`: positions that go to one stream before the next has its turn."""
     replication: str = BROADCAST
     """Under `leader`: who stores at the members."""
+    journal: bool = False
+    """Under `leader`: it is a client that leads."""
 
 
 Change = Callable[[pb.LogInfo, dict[StreamId, StreamEnd], int], None]
@@ -95,7 +97,7 @@ class Reconfigurer:
 
         With `members`, this segment has so many, though more replicas are wanted. With `stay`, if there are too few
         nodes for it, it may stay on those that drain and have it. `leader`, of a journal, is who leads it from here
-        on, one without an id being nobody; else the same goes on.
+        on, one without an id being nobody; else the same goes on. What is no journal any more no client leads.
         """
         log = self._catalog.log(number)
         refuse_unsealable(self._links, log)
@@ -106,9 +108,10 @@ class Reconfigurer:
             ack=wanted.ack,
             unit=wanted.unit,
             replication=wanted.replication,
+            journal=wanted.journal,
         )
         leads = leader if leader is not None else log.chain[-1].leader
-        if leads.id:
+        if leads.id and wanted.journal:
             segment.leader.CopyFrom(leads)
         free = self._candidates(nodes, number)
         free = staying(free, log, segment.replicas) if stay else free
@@ -124,7 +127,7 @@ class Reconfigurer:
                 changed.chain.append(segment)
                 changed.ordering, changed.replicas, changed.ack = wanted.ordering, wanted.replicas, wanted.ack
                 changed.streams, changed.unit = wanted.streams, wanted.unit
-                changed.replication = wanted.replication
+                changed.replication, changed.journal = wanted.replication, wanted.journal
                 also(changed)
 
             await self._end(number, open_streams(log), change)
@@ -223,7 +226,9 @@ def members_among(free: dict[NodeId, Candidate], log: pb.LogInfo, *, urgent: boo
 def settings_of(log: pb.LogInfo) -> Settings:
     """What the next segment of a log is made of, if nobody says otherwise."""
     replication = log.replication or BROADCAST
-    return Settings(log.ordering, log.replicas, log.ack or log.replicas, log.streams, log.unit, replication)
+    return Settings(
+        log.ordering, log.replicas, log.ack or log.replicas, log.streams, log.unit, replication, log.journal
+    )
 
 
 def open_streams(log: pb.LogInfo) -> list[StreamId]:

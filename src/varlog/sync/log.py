@@ -156,6 +156,7 @@ class Log:
         pin: Sequence[str] = (),
         unpin: Sequence[str] = (),
         replication: str | None = None,
+        journal: bool | None = None,
         timeout: float | None = None,
     ) -> client.LogDescription:
         return self._thread.run(
@@ -175,6 +176,7 @@ class Log:
                 pin=pin,
                 unpin=unpin,
                 replication=replication,
+                journal=journal,
                 timeout=timeout,
             )
         )

@@ -718,7 +718,7 @@ class StreamCopy(_message.Message):
     def __init__(self, node: _Optional[int] = ..., replaces: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SegmentInfo(_message.Message):
-    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit", "leader", "replication")
+    __slots__ = ("epoch", "ordering", "state", "base", "end", "replicas", "ack", "streams", "created_us", "unit", "leader", "replication", "journal")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -731,6 +731,7 @@ class SegmentInfo(_message.Message):
     UNIT_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     ordering: str
     state: SegmentState
@@ -743,7 +744,8 @@ class SegmentInfo(_message.Message):
     unit: int
     leader: JournalLeader
     replication: str
-    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., replication: _Optional[str] = ...) -> None: ...
+    journal: bool
+    def __init__(self, epoch: _Optional[int] = ..., ordering: _Optional[str] = ..., state: _Optional[_Union[SegmentState, str]] = ..., base: _Optional[int] = ..., end: _Optional[int] = ..., replicas: _Optional[int] = ..., ack: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamInfo, _Mapping]]] = ..., created_us: _Optional[int] = ..., unit: _Optional[int] = ..., leader: _Optional[_Union[JournalLeader, _Mapping]] = ..., replication: _Optional[str] = ..., journal: _Optional[bool] = ...) -> None: ...
 
 class JournalLeader(_message.Message):
     __slots__ = ("id", "ttl_ms", "name")
@@ -929,7 +931,7 @@ class CreateLogRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., journal: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
 
 class ReconfigureLogRequest(_message.Message):
-    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived", "pin", "unpin", "replication")
+    __slots__ = ("log", "ordering", "replicas", "streams", "ack", "members", "roll_bytes", "roll_ms", "roll", "epoch", "unit", "retain_ms", "retain_bytes", "retain_archived", "pin", "unpin", "replication", "journal")
     LOG_FIELD_NUMBER: _ClassVar[int]
     ORDERING_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -947,6 +949,7 @@ class ReconfigureLogRequest(_message.Message):
     PIN_FIELD_NUMBER: _ClassVar[int]
     UNPIN_FIELD_NUMBER: _ClassVar[int]
     REPLICATION_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
     log: int
     ordering: str
     replicas: int
@@ -964,7 +967,8 @@ class ReconfigureLogRequest(_message.Message):
     pin: _containers.RepeatedScalarFieldContainer[str]
     unpin: _containers.RepeatedScalarFieldContainer[str]
     replication: str
-    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ...) -> None: ...
+    journal: bool
+    def __init__(self, log: _Optional[int] = ..., ordering: _Optional[str] = ..., replicas: _Optional[int] = ..., streams: _Optional[int] = ..., ack: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., roll_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., roll: _Optional[bool] = ..., epoch: _Optional[int] = ..., unit: _Optional[int] = ..., retain_ms: _Optional[int] = ..., retain_bytes: _Optional[int] = ..., retain_archived: _Optional[bool] = ..., pin: _Optional[_Iterable[str]] = ..., unpin: _Optional[_Iterable[str]] = ..., replication: _Optional[str] = ..., journal: _Optional[bool] = ...) -> None: ...
 
 class LeadLogRequest(_message.Message):
     __slots__ = ("log", "leader", "act")
