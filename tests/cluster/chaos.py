@@ -21,6 +21,9 @@ SPREAD = (0.2, 1.8)
 KILLED_AGAIN = 0.25
 """Share of the killed that are killed once more while they start."""
 
+LOOK_S = 0.1
+"""How often it is looked whether what a victim sleeps for has come about."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -35,6 +38,10 @@ class Fault:
     """Longest time until it is undone."""
     at_least_s: float = 0.0
     """Shortest."""
+    aim: Callable[[], Process] | None = None
+    """Whom of the victims to strike; without, any of them."""
+    until: Callable[[Process], bool] | None = None
+    """What a victim is to sleep for, however long it takes; without, nothing."""
 
 
 class Chaos:
@@ -46,7 +53,7 @@ class Chaos:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._done: set[int] = set()
-        """Faults that have struck, by their place."""
+        """Faults that have struck, and brought about what they were to, by their place."""
         self._began = time.monotonic()
         self.struck: Counter[str] = Counter()
         self.story: list[str] = []
@@ -63,7 +70,8 @@ class Chaos:
         sleep_until(end)
 
     def _spared(self) -> bool:
-        """Some fault has found nobody whom it could strike, however often it tried: all were down already."""
+        """Some fault has found nobody whom it could strike, however often it tried: all were down already. Or what its
+        victim sleeps for has not come about."""
         return len(self._done) < len(self._faults)
 
     def heal(self) -> None:
@@ -86,9 +94,11 @@ class Chaos:
 
     def _strike(self, fault: Fault) -> None:
         victim = self._random.choice(fault.victims)
+        victim = fault.aim() if fault.aim is not None else victim
         lasts = self._random.uniform(fault.at_least_s, fault.lasts_s)
         if victim.alive and not victim.paused:
-            self._done.add(self._faults.index(fault))
+            if fault.until is None:
+                self._done.add(self._faults.index(fault))
             if fault.what == "kill":
                 self._kill(victim, lasts)
             elif fault.what == "fail":
@@ -97,7 +107,7 @@ class Chaos:
             else:
                 self._note("pause", victim, f"for {lasts:.2f} s")
                 victim.pause()
-                self._plan(lasts, lambda: self._resume(victim))
+                self._plan(lasts, lambda: self._wake(victim, fault))
         self._plan_strike(fault)
 
     # ------------------------------------------------------------ acting
@@ -117,6 +127,16 @@ class Chaos:
         if not victim.alive:
             self._story("start", victim)
             victim.start()
+
+    def _wake(self, victim: Process, fault: Fault) -> None:
+        """At once, or when what it sleeps for has come about."""
+        if fault.until is None:
+            self._resume(victim)
+        elif victim.paused and fault.until(victim):
+            self._done.add(self._faults.index(fault))
+            self._resume(victim)
+        elif victim.paused:
+            self._plan(LOOK_S, lambda: self._wake(victim, fault))
 
     def _resume(self, victim: Process) -> None:
         if victim.paused:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.cluster.chaos import Chaos, Fault
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
+from tests.cluster.numbering import LOST_S, Numbering
 from tests.cluster.processes import VARLOG, Process
 from tests.cluster.trial import Trial
 from tests.cluster.up import up_cluster
@@ -34,12 +35,17 @@ def try_it(
     replicas: int = 3,
     streams: int = 2,
     ordering: str = "cut",
+    replication: str = "",
 ) -> list[Replica]:
     """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes.
 
     What all replicas held at the end.
     """
-    cluster.ask(lambda asked: asked.create_log("orders", ordering=ordering, replicas=replicas, streams=streams))
+    cluster.ask(
+        lambda asked: asked.create_log(
+            "orders", ordering=ordering, replicas=replicas, streams=streams, replication=replication
+        )
+    )
     follower = Process("tail", cluster.folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
     cluster.processes.append(follower)
     trial = Trial(cluster, Chaos(SEED, faults), cluster.clients[0], follower)
@@ -115,28 +121,52 @@ def test_kill_what_varlog_up_started(tmp_path: Path) -> None:
         try_it(cluster, [Fault("kill", cluster.servers, every_s=1.2, lasts_s=0.1)], CHAOS_S)
 
 
+def sleeps_until_overtaken(numbering: Numbering, nodes: Sequence[Process]) -> Fault:
+    """Stops the node that numbers entries until others have taken over, and some time more."""
+    return Fault("pause", nodes, 4.0, LOST_S + 1.5, LOST_S + 0.5, aim=numbering.aim, until=numbering.is_over)
+
+
 def test_kill_and_pause_leaders(tmp_path: Path) -> None:
     """One that sleeps until another has taken over can acknowledge nothing when it wakes up (I11)."""
     with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
         add_clients(cluster, *WRITERS, "look")
+        numbering = Numbering(cluster)
         faults = [
             Fault("kill", cluster.nodes, every_s=2.0, lasts_s=1.0),
-            Fault("pause", cluster.nodes, every_s=3.0, lasts_s=3.0),
+            sleeps_until_overtaken(numbering, cluster.nodes),
         ]
         try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader")
+        assert numbering.overtaken
+
+
+def test_kill_and_pause_members_of_a_leader_s_chain(tmp_path: Path) -> None:
+    """All members acknowledge, so each that is away ends the segment; whoever is left tells where."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        add_clients(cluster, *WRITERS, "look")
+        faults = [
+            Fault("kill", cluster.nodes, every_s=2.0, lasts_s=1.0),
+            Fault("pause", cluster.nodes, every_s=4.0, lasts_s=LOST_S + 1.0),
+        ]
+        replicas = try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader", replication="chain")
+        assert len({replica.segment for replica in replicas}) > 1, "segments ended"
 
 
 def test_kill_and_pause_sequencers_chain_members_and_their_writers(tmp_path: Path) -> None:
-    """Chains are left half written and positions unused: whoever comes by completes or fills them."""
+    """Chains are left half written and positions unused: whoever comes by completes or fills them.
+
+    A sequencer that sleeps until another has taken over grants nothing that can be written any more (I11).
+    """
     with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
         writers = add_clients(cluster, *WRITERS, "look")
+        numbering = Numbering(cluster)
         faults = [
             Fault("kill", cluster.nodes, every_s=2.5, lasts_s=1.0),
-            Fault("pause", cluster.nodes, every_s=4.0, lasts_s=3.0),
+            sleeps_until_overtaken(numbering, cluster.nodes),
             Fault("kill", writers, every_s=1.0, lasts_s=0.5),
             Fault("pause", writers, every_s=2.0, lasts_s=2.0),
         ]
         try_it(cluster, faults, CHAOS_S, ordering="sequencer")
+        assert numbering.overtaken
 
 
 def test_everything_at_once(tmp_path: Path) -> None:

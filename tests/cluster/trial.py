@@ -128,8 +128,7 @@ class Trial:
                 assert client.stop() == 0, f"{client}: {client.last_words()}"
         with self.cluster.connected() as cluster:
             log = cluster.log(self.log)
-            # what was given up is not at the tail
-            self.records.append(recorded_append(log, "last", timeout=PATIENCE_S))
+            self._append_last(log)
             self.tail = log.tail()
         eventually(
             lambda: all(client.position >= self.tail for client in followers if client.role == "subscribe"),
@@ -139,6 +138,10 @@ class Trial:
             eventually(self._follower_is_there, f"`varlog tail` reaches the tail {self.tail}")
         wait_bound(self.cluster)
         eventually(self._is_well, "nothing is wrong any more")
+
+    def _append_last(self, log: "varlog.sync.Log") -> None:
+        """What was given up is not at the tail."""
+        self.records.append(recorded_append(log, "last", timeout=PATIENCE_S))
 
     def _has_enough(self) -> bool:
         appends = [each for client in self.cluster.clients for each in appends_of(client)]

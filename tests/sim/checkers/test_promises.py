@@ -301,11 +301,32 @@ def test_i12_a_change_that_is_forgotten() -> None:
     assert story.violations("I12")
 
 
-def test_i12_an_append_to_a_segment_that_has_ended() -> None:
+@pytest.mark.parametrize("changed", [True, False], ids=["by a change", "by asking"])
+def test_i12_an_append_to_a_segment_that_has_ended(changed: bool) -> None:
+    """Whoever was told so: a real client only asks."""
     story = Story()
-    story.chain(3, 0)
+    story.chain(3, 0, changed=changed)
     story.ack("b", 2, stream=1)
+    (violation,) = story.violations("I12")
+    assert "is in stream 1, which had ended" in violation
+
+
+def test_i12_an_append_to_a_stream_that_has_ended_inside_its_segment() -> None:
+    story = Story()
+    story.ack("a", 1)
+    story.chain(0, changed=False).streams = [[1, 1, 1], [2, 1, -1]]
+    story.ack("b", 2, stream=2)
+    story.ack("a", 1)  # it was there already, and is told so again
+    assert not story.violations("I12")
+    story.ack("c", 3, stream=1)
     assert story.violations("I12")
+
+
+def test_i12_an_append_that_was_on_its_way_when_its_segment_ended() -> None:
+    story = Story()
+    story.chain(3, 0, changed=False)
+    story.ack("b", 2, stream=1, during=5)
+    assert not story.violations("I12")
 
 
 # ---------------------------------------------------------------- I13

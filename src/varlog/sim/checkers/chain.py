@@ -2,7 +2,7 @@
 
 A replica that is finished has the slots that the chain records for its stream, no more and no less.
 
-And I11 for its segments: what was begun after a segment had ended is not in it.
+And I11 for its streams, and so for its segments: what was begun after a stream had ended is not in it.
 """
 
 from collections.abc import Iterator
@@ -64,16 +64,23 @@ def _finished_there(history: LogHistory, told: list[Chain]) -> Iterator[Violatio
 
 
 def _nothing_behind(history: LogHistory, told: list[Chain]) -> Iterator[Violation]:
-    """An append that begins after its stream's segment has ended goes elsewhere; a repetition may find its place."""
-    epochs = {stream: epoch for chain in told for stream, epoch, _ in chain.streams}
+    """An append that begins after its stream has ended goes elsewhere; a repetition may find its place.
+
+    Anybody may have been told that end: once on record it never moves, and nothing sent later is before it.
+    """
+    ended: dict[int, tuple[int, Chain]] = {}
+    for chain in told:
+        for stream, _, end in chain.streams:
+            known = ended.get(stream)
+            if end >= 0 and chain.end is not None and (known is None or chain.end < known[0]):
+                ended[stream] = (chain.end, chain)
     begun: dict[str, int] = {}
     for append in history.appends:
         for payload in append.payloads[:1]:
             begun[payload] = min(append.start, begun.get(payload, append.start))
-    changes = sorted((chain.end, chain.segments[-1][0]) for chain in told if chain.changed and chain.end is not None)
     for append in history.acks():
-        if append.payloads:
-            start = begun[append.payloads[0]]
-            last = max((epoch for end, epoch in changes if end < start), default=0)
-            if epochs.get(append.stream, last) < last:
-                yield history.violation("I11", f"{describe(append)} is in a segment that had ended before {last} began")
+        if append.payloads and append.stream in ended:
+            moment, chain = ended[append.stream]
+            if begun[append.payloads[0]] > moment:
+                evidence = f"{describe(append)} is in stream {append.stream}, which had ended by {describe(chain)}"
+                yield history.violation("I11", evidence)
