@@ -106,6 +106,22 @@ def test_a_stream_ends_behind_the_cut_that_is_being_persisted() -> None:
     play(story, 1)
 
 
+def test_a_stream_ends_though_others_are_busy_all_the_time() -> None:
+    """As long as they are, there is always a cut that is being persisted."""
+
+    async def story(store: SlowStore, ordered: Ordered) -> None:
+        await ordered.report(1, 5)
+        ending = asyncio.ensure_future(ordered.orderer.finalize(LogId(1), StreamId(1)))
+        await ordered.report(2, 1)
+        store.apply(0)
+        await soon()
+        assert len(store.asked) == 2, "the next one is under way"
+        assert ending.done()
+        assert ending.result() == 5
+
+    play(story, 1)
+
+
 def test_an_embedded_store_gets_one_cut_at_a_time() -> None:
     async def story(store: SlowStore, ordered: Ordered) -> None:
         for tail in (1, 2, 3):
@@ -170,7 +186,7 @@ def test_a_cut_without_room_is_tried_again_as_it_was() -> None:
 
 
 def test_who_ends_a_stream_is_refused_while_there_is_no_room_for_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """He holds up all other changes, also of logs that need no cuts."""
+    """He holds up all others who want to change the log, be it to make an end of it."""
     monkeypatch.setattr(ordering, "FULL_S", 0.05)
     monkeypatch.setattr(ordering, "NO_SPACE_PAUSE_S", 0.0)
 

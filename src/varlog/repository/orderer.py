@@ -188,17 +188,19 @@ class Orderer:
     async def _all_persisted(self) -> None:
         """Returns when every cut planned so far is applied; raises if that can not be said of one.
 
-        Whoever asks keeps all other changes waiting. While the store has no room for cuts he is refused instead: it has
-        none for his change either, and some logs need no cuts.
+        Those planned since do not matter: as long as other logs are busy there is always one. Whoever asks holds up
+        all who want to change the same log. While the store has no room for cuts he is refused instead: it has none for
+        his change either, and some logs need no cuts.
         """
-        while self._last is not None and not self._last.done():
+        last = self._last
+        while last is not None and not last.done():
             try:
                 async with deadline(self._clock, FULL_S):
-                    await asyncio.shield(self._last)
+                    await asyncio.shield(last)
             except Timeout:
                 if self._full:
                     raise NoSpace("the metadata store has no room for what was ordered before") from None
-        await _succeeded(self._last)
+        await _succeeded(last)
 
     def resume(self, log: LogId, stream: StreamId) -> None:
         """A stream is not to end after all."""
