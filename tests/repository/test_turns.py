@@ -280,6 +280,24 @@ def test_a_journal_that_is_coming_has_members_and_no_primary() -> None:
         assert counts(catalog) == ([0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 0])
 
 
+def test_who_is_about_to_grant_positions_counts_and_who_is_about_to_cease_does_not() -> None:
+    catalog = with_log((1, 2), (2, 3))
+    catalog.logs[A].chain[0].ordering = "sequencer"
+    nodes = [NodeId(node) for node in (1, 2, 3, 4)]
+
+    def grants(without: LogId | None = None) -> list[int]:
+        return list(catalog.grants_of(nodes, without).values())
+
+    assert (grants(), grants(A)) == ([1, 0, 0, 0], [0, 0, 0, 0])
+    placed = [(NodeId(4), NodeId(1)), (NodeId(3), NodeId(2))]
+    with catalog.coming.counted(A, placed, [StreamId(1), StreamId(2)], granting=True):
+        assert (grants(), grants(A)) == ([0, 0, 0, 1], [0, 0, 0, 0])
+        with catalog.coming.counted(NEW_LOG, [(NodeId(3), NodeId(1))]):
+            assert grants() == [0, 0, 0, 1], "that one has no sequencer"
+    with catalog.coming.counted(A, [(NodeId(4),)], [StreamId(1), StreamId(2)]):
+        assert grants() == [0, 0, 0, 0], "it is switched to another ordering"
+
+
 def test_a_change_that_failed_counts_no_more() -> None:
     catalog = with_log((1, 2))
     before = counts(catalog)

@@ -121,8 +121,7 @@ class Catalog:
         counts = dict.fromkeys(nodes, 0)
         coming = (node for placed in self.coming for members in placed.streams for node in members)
         for node in chain(*map(members_of, self.logs.values()), coming):
-            if node in counts:
-                counts[node] += 1
+            _count(counts, node)
         return counts
 
     def open_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
@@ -130,16 +129,29 @@ class Catalog:
         counts = dict.fromkeys(nodes, 0)
         for _, members in self._open_streams(without):
             for node in members:
-                if NodeId(node) in counts:
-                    counts[NodeId(node)] += 1
+                _count(counts, node)
         return counts
 
     def primaries_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
         """Of how many open streams each of the given nodes is the primary; a journal has none, a client leads it."""
         counts = dict.fromkeys(nodes, 0)
         for journal, members in self._open_streams(without):
-            if not journal and NodeId(members[0]) in counts:
-                counts[NodeId(members[0])] += 1
+            if not journal:
+                _count(counts, members[0])
+        return counts
+
+    def grants_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
+        """For how many logs each of the given nodes grants positions: the head of a segment's first stream does."""
+        counts = dict.fromkeys(nodes, 0)
+        ending = self.coming.ending()
+        for number, log in self.logs.items():
+            granting = log.chain[-1].ordering == "sequencer" and number != without
+            for stream in log.chain[-1].streams[:1] if granting else ():
+                if stream.state != pb.STREAM_FINALIZED and (number, stream.id) not in ending:
+                    _count(counts, stream.members[0])
+        for placed in self.coming:
+            if placed.granting and placed.log != without:
+                _count(counts, placed.streams[0][0])
         return counts
 
     def _open_streams(self, without: LogId | None) -> Iterator[tuple[bool, Sequence[int]]]:
@@ -438,6 +450,12 @@ def _but_space(node: pb.NodeInfo) -> pb.NodeInfo:
         volume.ClearField("free_bytes")
         volume.ClearField("total_bytes")
     return copy
+
+
+def _count(counts: dict[NodeId, int], node: int) -> None:
+    """One more, if it is one of those that are counted."""
+    if NodeId(node) in counts:
+        counts[NodeId(node)] += 1
 
 
 def members_of(log: pb.LogInfo) -> list[NodeId]:

@@ -27,6 +27,8 @@ class Placed:
     ending: Collection[StreamId]
     journal: bool
     """A client leads the log: it has no primaries."""
+    granting: bool
+    """The primary of the first grants the log's positions."""
 
 
 class Coming:
@@ -43,9 +45,10 @@ class Coming:
         ending: Collection[StreamId] = (),
         *,
         journal: bool = False,
+        granting: bool = False,
     ) -> Iterator[None]:
         """To be entered in the same step in which they were placed, and left in that in which the record says so."""
-        placed = Placed(log, streams, ending, journal)
+        placed = Placed(log, streams, ending, journal, granting)
         self._placed[placed] = None
         try:
             yield

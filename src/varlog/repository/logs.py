@@ -72,9 +72,11 @@ class Logs:
         refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=message.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
-        placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
+        granting = wanted.ordering == "sequencer"
+        free = candidates(self._catalog, self._links)
+        placed = place_streams(wanted.streams, wanted.replicas, free, granting=granting)
         nodes = sorted({node for members in placed for node in members})
-        with self._catalog.coming.counted(NEW_LOG, placed, journal=message.journal):
+        with self._catalog.coming.counted(NEW_LOG, placed, journal=message.journal, granting=granting):
             number = await self._catalog.reserve_log(nodes)
             self._links.creating[number] = None
             try:

@@ -162,8 +162,9 @@ class Reconfigurer:
         """New streams in the place of others, open on all their members; nobody drops them as long as it is not
         decided what they are. `free` is what there is to choose from in this very moment."""
         number = LogId(log.id)
-        placed = place_streams(count, segment.replicas, free)
-        with self._catalog.coming.counted(number, placed, ending, journal=log.journal):
+        granting = segment.ordering == "sequencer"
+        placed = place_streams(count, segment.replicas, free, granting=granting)
+        with self._catalog.coming.counted(number, placed, ending, journal=log.journal, granting=granting):
             first = await self._catalog.reserve_streams(number, count)
             opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
             self._links.opening.update(opening)
