@@ -30,6 +30,7 @@ candidates = st.builds(
     open=st.integers(0, 9),
     replicas=st.integers(0, 9),
     primaries=st.integers(0, 3),
+    grants=st.integers(0, 3),
     draining=st.booleans(),
     full=st.booleans(),
 )
@@ -49,6 +50,28 @@ def test_primaries_are_spread() -> None:
 def test_a_new_primary_is_one_that_has_few_already() -> None:
     nodes = {NodeId(1): Candidate(primaries=2), NodeId(2): Candidate(primaries=1), NodeId(3): Candidate(primaries=2)}
     assert place_streams(1, 3, nodes)[0][0] == 2
+
+
+def test_the_first_stream_is_one_whose_primary_grants_positions_for_few_logs() -> None:
+    nodes = {NodeId(1): Candidate(grants=2), NodeId(2): Candidate(grants=1), NodeId(3): Candidate(grants=1)}
+    assert [members[0] for members in place_streams(3, 1, nodes)] == [1, 2, 3]
+    assert [members[0] for members in place_streams(3, 1, nodes, granting=True)] == [2, 1, 3]
+
+
+def test_who_grants_positions_is_spread_over_many_logs() -> None:
+    """Also where the primaries of each log are always the same nodes."""
+    granted = [0, 0, 0, 0]
+    for _ in range(8):
+        nodes = {NodeId(number): Candidate(grants=count) for number, count in enumerate(granted, 1)}
+        granted[place_streams(4, 1, nodes, granting=True)[0][0] - 1] += 1
+    assert granted == [2, 2, 2, 2]
+
+
+@given(clusters, st.integers(1, 4))
+def test_who_grants_positions_changes_the_order_of_the_streams_and_nothing_else(nodes: Nodes, streams: int) -> None:
+    if any(not node.unfit for node in nodes.values()):
+        placed = place_streams(streams, 1, nodes)
+        assert sorted(place_streams(streams, 1, nodes, granting=True)) == sorted(placed)
 
 
 def test_the_least_loaded_nodes_are_taken() -> None:

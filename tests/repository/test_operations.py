@@ -10,6 +10,7 @@ from tests.servers import Servers, run, servers
 
 import varlog
 from varlog.base.errors import Conflict, NotFound, Unavailable, WrongCluster
+from varlog.base.ids import LogId
 from varlog.repository.opening import has_no_room
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -350,6 +351,36 @@ def test_whether_a_node_may_go_is_asked_when_nothing_can_change_any_more(tmp_pat
                 stream.members[0] = spare  # as it is once a copy has been swapped in
             with pytest.raises(Conflict, match="it holds copies of 1 ended stream"):
                 await removal
+
+    run(story())
+
+
+def test_no_node_goes_while_a_log_is_changed_and_no_log_is_changed_while_one_goes(tmp_path: Path) -> None:
+    """The change may have chosen that node, and no record says so yet."""
+
+    async def story() -> None:
+        async with connected(tmp_path, 3) as (made, cluster):
+            log = await cluster.create_log("a", replicas=1)
+            other = await cluster.create_log("b", replicas=1)
+            used = {node for name in ("a", "b") for each in await streams_of(cluster, name) for node in each.members}
+            (spare,) = {1, 2, 3} - used
+            assert made.repository is not None
+            term = made.repository._term
+            assert term is not None
+            changes = term._healer._changes
+            async with changes.of(LogId((await log.info()).id)):
+                await other.reconfigure(roll=True, members=list(used)[:1])  # one log does not wait for another
+                removal = asyncio.ensure_future(cluster.remove_node(spare))
+                while not changes._waiting:
+                    await asyncio.sleep(0.01)
+                rolled = asyncio.ensure_future(other.reconfigure(roll=True))
+                while len(changes._waiting) < 2:
+                    await asyncio.sleep(0.01)
+                assert spare in made.repository.catalog.nodes
+            await removal
+            chain = (await rolled).chain
+            assert len(chain) == 3
+            assert spare not in chain[-1].streams[0].members
 
     run(story())
 

@@ -186,7 +186,7 @@ def test_a_cut_without_room_is_tried_again_as_it_was() -> None:
 
 
 def test_who_ends_a_stream_is_refused_while_there_is_no_room_for_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """He holds up all other changes, also of logs that need no cuts."""
+    """He holds up all others who want to change the log, be it to make an end of it."""
     monkeypatch.setattr(ordering, "FULL_S", 0.05)
     monkeypatch.setattr(ordering, "NO_SPACE_PAUSE_S", 0.0)
 

@@ -4,6 +4,8 @@
     nodes      within that, the one with the fewest open streams, for they are what keeps a node busy;
                of those the one with the fewest replicas
     primary    of the members, the one that is primary, or leads, least often
+    sequencer  of the primaries of a log's streams, the one that grants positions for the fewest logs: its stream is
+               the first
 
 Nodes without a label share one zone, so that where nobody has one only the load counts.
 """
@@ -29,6 +31,8 @@ class Candidate:
     """How many it has, of open streams and of ended ones."""
     primaries: int = 0
     """Of how many open streams it is the primary."""
+    grants: int = 0
+    """For how many logs it grants positions."""
     draining: bool = False
     full: bool = False
     open: int = 0
@@ -47,8 +51,10 @@ def is_full(free_bytes: int, total_bytes: int) -> bool:
     return free_bytes < min(total_bytes // FULL_SHARE, FULL_BYTES)
 
 
-def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]) -> list[tuple[NodeId, ...]]:
-    """Members of each new stream, the primary first."""
+def place_streams(
+    streams: int, replicas: int, nodes: Mapping[NodeId, Candidate], *, granting: bool = False
+) -> list[tuple[NodeId, ...]]:
+    """Members of each new stream, the primary first; with `granting`, the primary of the first grants positions."""
     if not streams:
         return []
     fit = {number: node for number, node in nodes.items() if not node.unfit}
@@ -64,6 +70,9 @@ def place_streams(streams: int, replicas: int, nodes: Mapping[NodeId, Candidate]
         for node in members:
             counts[node] = (counts[node][0] + 1, counts[node][1] + 1)
         placed.append(tuple(members))
+    if granting:
+        first = min(range(streams), key=lambda index: fit[placed[index][0]].grants)
+        placed.insert(0, placed.pop(first))
     return placed
 
 

@@ -5,9 +5,10 @@ Changes are rare, so they go one at a time. What is served to clients is a copy 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 from varlog.base.errors import (
     AlreadyExists,
@@ -22,6 +23,7 @@ from varlog.base.errors import (
 from varlog.base.ids import LogId, NodeId
 from varlog.ports import MetadataStore, Random, Transaction
 from varlog.repository import keys
+from varlog.repository.coming import Coming
 from varlog.wire.proto import varlog_pb2 as pb
 
 REFUSED = (Conflict, NoSpace, TooLarge, InvalidArgument, Overloaded)
@@ -54,6 +56,8 @@ class Catalog:
         self.left: Callable[[pb.LogInfo, NodeId], None] = lambda *_: None
         """Told of each log whose ended streams a node is no member of any more, as soon as that is in the store."""
         self._names: dict[str, LogId] = {}
+        self.coming = Coming()
+        """What is being opened just now, and counts as load."""
         self.changes = 0
         """Grows with every change of a log's record."""
 
@@ -115,30 +119,51 @@ class Catalog:
     def load_of(self, nodes: Iterable[NodeId]) -> dict[NodeId, int]:
         """How many replicas each of the given nodes has."""
         counts = dict.fromkeys(nodes, 0)
-        for log in self.logs.values():
-            for node in members_of(log):
-                if node in counts:
-                    counts[node] += 1
+        coming = (node for placed in self.coming for members in placed.streams for node in members)
+        for node in chain(*map(members_of, self.logs.values()), coming):
+            _count(counts, node)
         return counts
 
     def open_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
         """Of how many open streams each of the given nodes is a member, those of one log not counted."""
         counts = dict.fromkeys(nodes, 0)
-        for number, log in self.logs.items():
-            for stream in log.chain[-1].streams if number != without else ():
-                for node in stream.members if stream.state != pb.STREAM_FINALIZED else ():
-                    if NodeId(node) in counts:
-                        counts[NodeId(node)] += 1
+        for _, members in self._open_streams(without):
+            for node in members:
+                _count(counts, node)
         return counts
 
     def primaries_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
         """Of how many open streams each of the given nodes is the primary; a journal has none, a client leads it."""
         counts = dict.fromkeys(nodes, 0)
-        for number, log in self.logs.items():
-            for stream in log.chain[-1].streams if not log.journal and number != without else ():
-                if stream.state != pb.STREAM_FINALIZED and NodeId(stream.members[0]) in counts:
-                    counts[NodeId(stream.members[0])] += 1
+        for journal, members in self._open_streams(without):
+            if not journal:
+                _count(counts, members[0])
         return counts
+
+    def grants_of(self, nodes: Iterable[NodeId], without: LogId | None = None) -> dict[NodeId, int]:
+        """For how many logs each of the given nodes grants positions: the head of a segment's first stream does."""
+        counts = dict.fromkeys(nodes, 0)
+        ending = self.coming.ending()
+        for number, log in self.logs.items():
+            granting = log.chain[-1].ordering == "sequencer" and number != without
+            for stream in log.chain[-1].streams[:1] if granting else ():
+                if stream.state != pb.STREAM_FINALIZED and (number, stream.id) not in ending:
+                    _count(counts, stream.members[0])
+        for placed in self.coming:
+            if placed.granting and placed.log != without:
+                _count(counts, placed.streams[0][0])
+        return counts
+
+    def _open_streams(self, without: LogId | None) -> Iterator[tuple[bool, Sequence[int]]]:
+        """Of each open stream whether it is a journal's, and its members; as it will be when what comes is there."""
+        ending = self.coming.ending()
+        for number, log in self.logs.items():
+            for stream in log.chain[-1].streams if number != without else ():
+                if stream.state != pb.STREAM_FINALIZED and (number, stream.id) not in ending:
+                    yield log.journal, stream.members
+        for placed in self.coming:
+            for members in placed.streams if placed.log != without else ():
+                yield placed.journal, members
 
     @contextmanager
     def changed(self) -> Iterator["asyncio.Future[None]"]:
@@ -438,6 +463,12 @@ def _with_journals(log: pb.LogInfo) -> pb.LogInfo:
         for segment in log.chain:
             segment.journal = True
     return log
+
+
+def _count(counts: dict[NodeId, int], node: int) -> None:
+    """One more, if it is one of those that are counted."""
+    if NodeId(node) in counts:
+        counts[NodeId(node)] += 1
 
 
 def members_of(log: pb.LogInfo) -> list[NodeId]:

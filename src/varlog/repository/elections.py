@@ -20,8 +20,10 @@ from varlog.base.ids import LogId
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.links import NodeLinks
 from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
+from varlog.runtime.scope import Scope
 from varlog.transport.peer import Peer, Request
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -38,6 +40,8 @@ PAUSE_S = 0.1
 FIND_AGAIN_S = 2.0
 """So long a leader may take to find a repository that has just begun to lead, however short its lease is."""
 LEAST_TTL_MS, MOST_TTL_MS = 50, 3_600_000
+ELECTED_AT_ONCE = 12
+"""Fewer journals than logs may be changed at once: a client's death may end the leases of many."""
 MOST_CANDIDATES = 1024
 """That wait for one journal."""
 NAME_CHARACTERS = 128
@@ -58,21 +62,30 @@ class Elections:
     """Of all journals, in one term of the repository."""
 
     def __init__(
-        self, clock: Clock, catalog: Catalog, links: NodeLinks, reconfigurer: Reconfigurer, changing: asyncio.Lock
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        links: NodeLinks,
+        scope: Scope,
+        reconfigurer: Reconfigurer,
+        changes: Changes,
     ) -> None:
-        """`changing` is held by whoever changes, seals, removes or heals a log."""
+        """Leaders are elected in `scope`."""
         self._clock = clock
+        self._scope = scope
         self._catalog = catalog
         self._links = links
         self._reconfigurer = reconfigurer
-        self._changing = changing
+        self._changes = changes
         self._began = clock.now()
         self._leases: dict[LogId, tuple[int, float]] = {}
         """The leader's id, and when its lease is over."""
         self._candidates: dict[LogId, dict[int, _Candidate]] = {}
         """In the order in which they came."""
-        self._electing: tuple[LogId, int] | None = None
-        """For whom the next segment is being made; nobody any more, once that one has resigned."""
+        self._electing: dict[LogId, None] = {}
+        """Journals of which the leader is being replaced."""
+        self._elected: dict[LogId, int] = {}
+        """For whom next segments are being made; without those who have resigned since."""
         self._peers: dict[Peer, None] = {}
         """Those whose end we are told of, once each: a connection may bring candidates for as long as it lives."""
         self._not_before: dict[LogId, float] = {}
@@ -116,8 +129,8 @@ class Elections:
 
     def _resign(self, request: Request, number: LogId, leader: int, *, leads: bool) -> None:
         self._candidates.get(number, {}).pop(leader, None)
-        if self._electing == (number, leader):
-            self._electing = None
+        if self._elected.get(number) == leader:
+            del self._elected[number]
         if leads:
             self._leases[number] = (leader, -inf)
             self._wake.set()
@@ -162,7 +175,7 @@ class Elections:
     # ------------------------------------------------------------ electing
 
     async def run(self) -> None:
-        """Until cancelled. An error of the store ends it: what it has recorded is then not known."""
+        """Until cancelled: one journal whose members do not answer keeps nobody else from leading."""
         while True:
             timer = self._clock.call_later(max(SOON_S, self._next() - self._clock.now()), self._wake.set)
             await self._wake.wait()
@@ -170,8 +183,9 @@ class Elections:
             self._wake.clear()  # what is told from here on is looked at in the next round
             self._forget_removed()
             for number in list(self._catalog.logs):
-                if self._is_due(number):
-                    await self._elect(number)
+                if number not in self._electing and self._is_due(number) and len(self._electing) < ELECTED_AT_ONCE:
+                    self._electing[number] = None
+                    self._scope.spawn(self._elect(number), name=f"elect who leads log {number}")
 
     def _next(self) -> float:
         """When the next lease is over, or the next pause."""
@@ -221,24 +235,29 @@ class Elections:
 
     async def _elect(self, number: LogId) -> None:
         try:
-            async with self._changing:
+            async with self._changes.of(number):
                 if self._is_due(number):  # it may have changed while we waited
                     await self._begin(number, self._first(number))
         except DiskFailed:
-            raise  # our own store: whether it has the change is known only after a restart
+            raise  # our own store: whether it has the change is known only after a restart, so the term ends here
         except VarlogError as error:
             self._troubles[number] = f"nobody new can lead it: {error.message}"
             self._not_before[number] = self._clock.now() + PAUSE_S
         else:
             self._troubles.pop(number, None)
+        finally:
+            del self._electing[number]
+        self._wake.set()  # there is a place for another
 
     async def _begin(self, number: LogId, candidate: _Candidate | None) -> None:
         log = self._catalog.log(number)
         leader = candidate.leader if candidate is not None else pb.JournalLeader()
         members = members_for(self._catalog, self._links, log, urgent=True)
-        self._electing = (number, leader.id)
-        await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
-        resigned, self._electing = self._electing is None, None
+        self._elected[number] = leader.id
+        try:
+            await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
+        finally:
+            resigned = self._elected.pop(number, None) is None
         self._leases.pop(number, None)
         if resigned:
             self._leases[number] = (leader.id, -inf)  # it is recorded as the leader, and nobody is there

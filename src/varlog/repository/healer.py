@@ -6,14 +6,16 @@
         3. one change of the log's record: these are finalized with these ends, those are new
         4. members that are left seal and finish; who waits for an append there learns what became of it
 
+One node's death hurts many logs: they are healed together, up to `HEALED_AT_ONCE` at a time, and each is put off by
+itself if it cannot be. So one that takes long, or hangs until a call is given up, keeps the others from nothing.
+
 Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt that
-can be healed, and go one log at a time.
+can be healed, and go one log at a time. What is hurt meanwhile does not wait for them.
 
 Streams that are not hurt never stop. Nothing is ended before its replacement is open on every member: with
 too few nodes left a stream waits for its own to come back, which is all that can be done.
 """
 
-import asyncio
 from collections.abc import Iterable
 
 from varlog.base.errors import VarlogError
@@ -22,16 +24,22 @@ from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
 from varlog.repository.reconfigure import Reconfigurer, members_among, members_for, settings_of
+from varlog.runtime.scope import Scope
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.1
 """How often it is looked whether something is missing, besides when a node is lost."""
 PAUSE_S = 1.0
 """After a log could not be healed, before it is tried again."""
+HEALED_AT_ONCE = 12
+"""Fewer logs than may be changed at once: who asks for a change of another finds a place, whatever has died."""
+RETRIED_AT_ONCE = 4
+"""Of them, those that could not be healed when last tried: they leave the places to others, however long they take."""
 
 
 class Healer:
@@ -43,21 +51,28 @@ class Healer:
         catalog: Catalog,
         orderer: Orderer,
         links: NodeLinks,
+        scope: Scope,
         reconfigurer: Reconfigurer,
-        changing: asyncio.Lock,
+        changes: Changes,
         absences: Absences,
         lost_s: float,
     ) -> None:
-        """`changing` is held by whoever changes, seals, removes or heals a log. `absences` is kept here."""
+        """Logs are healed in `scope`. `absences` is kept here."""
         self._clock = clock
+        self._scope = scope
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
         self._reconfigurer = reconfigurer
-        self._changing = changing
+        self._changes = changes
         self._lost_s = lost_s
         self._absences = absences
-        self._looked = asyncio.Event()
+        self._urgent: dict[LogId, None] = {}
+        """Logs that were hurt when last looked at, and wait to be healed."""
+        self._healing: dict[LogId, None] = {}
+        """Those that are being healed."""
+        self._moving = False
+        """Whether streams are leaving nodes that drain."""
         self._not_before: dict[tuple[LogId, bool], float] = {}
         """When a log that could not be healed is looked at again; whether for what is hurt, or for what drains."""
         self._troubles: dict[LogId, str] = {}
@@ -70,34 +85,72 @@ class Healer:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
         return self._troubles.get(log, "")
 
-    async def watch(self) -> None:
-        """Until cancelled, beside `run`: a log whose healing hangs keeps nobody from seeing who is lost."""
+    async def run(self) -> None:
+        """Until cancelled: look who is lost, and what is to be done for it. Doing it is not waited for."""
         while True:
             await self._clock.sleep(self._absences.next_look(self._lost_s))
             if self._absences.look():
                 self._not_before.clear()  # what could not be healed without those who are back may be now
-            self._looked.set()
+            self._look_at_all()
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            await self._looked.wait()
-            self._looked.clear()
-            await self._look_at_all()
-
-    async def _look_at_all(self) -> None:
+    def _look_at_all(self) -> None:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
         self._free = None
         self._forget_removed()
-        calm = True
-        for number in list(self._catalog.logs):
-            if self._hurt(number):
-                calm &= not await self._look_at(number, urgent=True)
-            elif not self._leaving(number):
+        self._urgent = {}
+        leaving = []
+        for number in self._catalog.logs:
+            hurt, leaves = self._hurt(number), self._leaving(number)
+            if hurt and number not in self._healing and not self._is_put_off(number, urgent=True):
+                self._urgent[number] = None
+            if not hurt and number not in self._healing:
+                self._not_before.pop((number, True), None)
+            if leaves:
+                leaving.append(number)
+            elif not hurt:
                 self._troubles.pop(number, None)
-        for number in list(self._catalog.logs) if calm else ():
-            if self._leaving(number) and await self._look_at(number, urgent=False):
-                return
+        self._begin()
+        if leaving and not self._moving and self._is_calm():
+            self._moving = True
+            leaving.sort(key=self._is_stuck)  # what hangs as it is healed would do so again
+            self._scope.spawn(self._move(leaving), name="move streams")
+
+    def _begin(self) -> None:
+        """Heal as many as may be healed at once."""
+        while len(self._healing) < HEALED_AT_ONCE and (number := self._next()) is not None:
+            del self._urgent[number]
+            self._healing[number] = None
+            self._scope.spawn(self._heal(number), name=f"heal log {number}")
+
+    def _next(self) -> LogId | None:
+        """The first that has a place."""
+        retried = sum(self._is_stuck(number) for number in self._healing)
+        fit = (each for each in self._urgent if retried < RETRIED_AT_ONCE or not self._is_stuck(each))
+        return next(fit, None)
+
+    async def _heal(self, number: LogId) -> None:
+        try:
+            await self._look_at(number, urgent=True)
+        finally:
+            del self._healing[number]
+        self._begin()
+
+    def _is_calm(self) -> bool:
+        """Nothing is hurt that can be healed, as far as is known."""
+        return all(self._is_stuck(number) for number in (*self._urgent, *self._healing))
+
+    def _is_stuck(self, number: LogId) -> bool:
+        """It is hurt, and could not be healed when last tried."""
+        return (number, True) in self._not_before
+
+    async def _move(self, leaving: list[LogId]) -> None:
+        """Have the streams of one log leave nodes that drain: of the first in which that works."""
+        try:
+            for number in leaving:
+                if not self._is_calm() or (self._leaving(number) and await self._look_at(number, urgent=False)):
+                    return
+        finally:
+            self._moving = False
 
     def _forget_removed(self) -> None:
         logs = self._catalog.logs
@@ -108,10 +161,10 @@ class Healer:
 
     async def _look_at(self, number: LogId, *, urgent: bool) -> bool:
         """Replace what is hurt or, if not urgent, what is to leave a node; whether it was done."""
-        if self._not_before.get((number, urgent), 0.0) > self._clock.now():
+        if self._is_put_off(number, urgent=urgent):
             return False
         try:
-            async with self._changing:
+            async with self._changes.of(number):
                 ending = self._hurt(number) if urgent else self._leaving(number)
                 log = self._catalog.logs.get(number)
                 if ending and log is not None:  # it may have been sealed or removed while we waited
@@ -129,6 +182,9 @@ class Healer:
         self._not_before.pop((number, urgent), None)
         self._free = None
         return True
+
+    def _is_put_off(self, number: LogId, *, urgent: bool) -> bool:
+        return self._not_before.get((number, urgent), 0.0) > self._clock.now()
 
     def _put_off(self, number: LogId, urgent: bool, why: str) -> None:
         what = "streams that are hurt cannot be replaced" if urgent else "streams cannot leave a node that drains"

@@ -1,6 +1,5 @@
 """Making, changing, sealing and removing logs: what operators and clients ask for (M7, W13)."""
 
-import asyncio
 from dataclasses import replace
 
 from varlog.base.errors import AlreadyExists, Conflict, InvalidArgument, Sealed, Unsupported
@@ -12,6 +11,8 @@ from varlog.core.ordering.sequencer import DEFAULT_UNIT
 from varlog.core.placement import place_streams
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
+from varlog.repository.changes import Changes
+from varlog.repository.coming import NEW_LOG
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
@@ -47,15 +48,14 @@ class Logs:
         orderer: Orderer,
         links: NodeLinks,
         reconfigurer: Reconfigurer,
-        changing: asyncio.Lock,
+        changes: Changes,
     ) -> None:
-        """`changing` is held by whoever changes, seals, removes or heals a log."""
         self._clock = clock
         self._catalog = catalog
         self._orderer = orderer
         self._links = links
         self._reconfigurer = reconfigurer
-        self._changing = changing
+        self._changes = changes
 
     # ------------------------------------------------------------ making
 
@@ -79,18 +79,21 @@ class Logs:
         refuse_loss(checked_pins(message.pin), wanted.ordering, wanted.streams, journal=wanted.journal)
         if any(log.name == message.name for log in self._catalog.logs.values()):
             raise AlreadyExists(f"a log named {message.name!r} exists")
-        placed = place_streams(wanted.streams, wanted.replicas, candidates(self._catalog, self._links))
+        granting = wanted.ordering == "sequencer"
+        free = candidates(self._catalog, self._links)
+        placed = place_streams(wanted.streams, wanted.replicas, free, granting=granting)
         nodes = sorted({node for members in placed for node in members})
-        number = await self._catalog.reserve_log(nodes)
-        self._links.creating[number] = None
-        try:
-            log = self._new_log(number, message, wanted, placed)
-            log.MergeFrom(limits)
-            await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
-            await self._catalog.add_log(log)
-            self._orderer.add(log)
-        finally:
-            del self._links.creating[number]
+        with self._catalog.coming.counted(NEW_LOG, placed, journal=message.journal, granting=granting):
+            number = await self._catalog.reserve_log(nodes)
+            self._links.creating[number] = None
+            try:
+                log = self._new_log(number, message, wanted, placed)
+                log.MergeFrom(limits)
+                await open_replicas(self._links, log, log.chain[0], log.chain[0].streams)
+                await self._catalog.add_log(log)
+                self._orderer.add(log)
+            finally:
+                del self._links.creating[number]
         self._links.begin_to_lead(number)
         request.reply(self._catalog.served(log))
 
@@ -135,7 +138,7 @@ class Logs:
         """Another replication, other members, more or fewer streams, other limits; live."""
         message: pb.ReconfigureLogRequest = request.message
         number = LogId(message.log)
-        async with self._changing:
+        async with self._changes.of(number):
             log = self._catalog.log(number)
             asked = [field.name for field, _ in message.ListFields() if field.name not in ("log", "epoch")]
             if log.sealed and any(not name.startswith("retain_") for name in asked):
@@ -185,16 +188,16 @@ class Logs:
     async def seal(self, request: Request) -> None:
         """The log ends at its last position, and stays readable."""
         number = LogId(request.message.log)
-        async with self._changing:
+        async with self._changes.of(number):
             log = self._catalog.log(number)
             if not log.sealed:
                 log = await self._reconfigurer.seal(number)
         request.reply(self._catalog.served(log))
 
     async def remove(self, request: Request) -> None:
-        async with self._changing:
-            log = self._catalog.log_named(request.message.name)
-            number = LogId(log.id)
+        number = LogId(self._catalog.log_named(request.message.name).id)
+        async with self._changes.of(number):
+            log = self._catalog.log(number)  # that one, though another may have its name by now
             try:
                 await self._orderer.close(number)
                 await self._catalog.remove_log(log)

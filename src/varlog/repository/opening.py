@@ -17,13 +17,14 @@ def candidates(catalog: Catalog, links: NodeLinks, without: LogId | None = None)
     """All connected nodes, as placement sees them; `without` is a log all of whose open streams are about to end."""
     connected = [node for node in links.connected() if node in catalog.nodes]
     replicas, primaries = catalog.load_of(connected), catalog.primaries_of(connected, without)
-    open_ = catalog.open_of(connected, without)
+    open_, grants = catalog.open_of(connected, without), catalog.grants_of(connected, without)
     return {
         node: Candidate(
             zone=catalog.nodes[node].zone,
             open=open_[node],
             replicas=replicas[node],
             primaries=primaries[node],
+            grants=grants[node],
             draining=catalog.nodes[node].draining,
             full=has_no_room(links.volumes(node)),
             refused=links.has_refused(node),

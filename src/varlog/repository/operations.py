@@ -1,10 +1,10 @@
 """What operators ask of nodes: list them, drain one, check what hangs on it, remove it for good."""
 
-import asyncio
 from collections.abc import Iterable, Iterator
 
 from varlog.base.ids import NodeId
 from varlog.repository.catalog import Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.checkup import Checkup, count_streams
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import has_no_room
@@ -17,13 +17,10 @@ from varlog.wire.proto import varlog_pb2 as pb
 class Operations:
     """Handlers of the repository that are about nodes."""
 
-    def __init__(
-        self, catalog: Catalog, orderer: Orderer, links: NodeLinks, closing: asyncio.Lock, pause_ms: int
-    ) -> None:
-        """`closing` is held by whoever changes the members of streams."""
+    def __init__(self, catalog: Catalog, orderer: Orderer, links: NodeLinks, changes: Changes, pause_ms: int) -> None:
         self._catalog = catalog
         self._links = links
-        self._closing = closing
+        self._changes = changes
         self._checkup = Checkup(catalog, orderer, links, pause_ms)
 
     def nodes(self) -> list[pb.NodeInfo]:
@@ -90,7 +87,7 @@ class Operations:
             node = self._served_now(number)
             self._checkup.refuse_removal(self._checkup.check(node), connected=node.connected, force=message.force)
 
-        async with self._closing:
+        async with self._changes.alone():  # nobody is choosing it, or has chosen it for a stream that is not there yet
             await self._catalog.remove_node(number, refuse)
             self._links.forget(number)
         request.reply(pb.Empty())

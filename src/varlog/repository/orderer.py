@@ -188,10 +188,11 @@ class Orderer:
     async def _all_persisted(self) -> None:
         """Returns when every cut planned so far is applied; raises if that can not be said of one.
 
-        Whoever asks keeps all other changes waiting. While the store has no room for cuts he is refused instead: it has
-        none for his change either, and some logs need no cuts.
+        Those planned since do not matter: as long as other logs are busy there is always one. Whoever asks holds up
+        all who want to change the same log. While the store has no room for cuts he is refused instead: it has none for
+        his change either, and some logs need no cuts.
         """
-        last = self._last  # as of now: others go on being ordered, and there may never be an instant without a cut
+        last = self._last
         while last is not None and not last.done():
             try:
                 async with deadline(self._clock, FULL_S):

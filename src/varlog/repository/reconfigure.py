@@ -11,7 +11,7 @@ positions; then one change of the log's record says where it ended and what foll
 before it nobody is told of anything, after it nothing can be taken back. Members learn of their end by being
 compared with the record (`links`), however often they or we are restarted.
 
-Whoever calls holds the lock of all who change logs, so there is one at a time; against another repository the
+Whoever calls has his turn at the log (`changes`), so there is one at a time; against another repository the
 record itself is the judge, as every write of one that no longer leads is refused.
 """
 
@@ -71,7 +71,7 @@ class Reconfigurer:
         """End some streams of the last segment, and add others to it."""
         log = self._catalog.log(number)
         segment = log.chain[-1]
-        async with self._opened(log, segment, count, self._candidates()) as fresh:
+        async with self._opened(log, segment, count, self._candidates(), ending) as fresh:
             for new in fresh:
                 new.from_glsn = self._orderer.order(number).high_watermark + 1
 
@@ -115,7 +115,8 @@ class Reconfigurer:
             segment.leader.CopyFrom(leads)
         free = self._candidates(nodes, number)
         free = staying(free, log, segment.replicas) if stay else free
-        async with self._opened(log, segment, wanted.streams, free) as fresh:
+        ending = open_streams(log)
+        async with self._opened(log, segment, wanted.streams, free, ending) as fresh:
 
             def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_segment(changed.chain[-1], ends, until)
@@ -130,7 +131,7 @@ class Reconfigurer:
                 changed.replication, changed.journal = wanted.replication, wanted.journal
                 also(changed)
 
-            await self._end(number, open_streams(log), change)
+            await self._end(number, ending, change)
 
     async def seal(self, number: LogId) -> pb.LogInfo:
         """The log ends here, for good."""
@@ -154,21 +155,29 @@ class Reconfigurer:
 
     @asynccontextmanager
     async def _opened(
-        self, log: pb.LogInfo, segment: pb.SegmentInfo, count: int, free: dict[NodeId, Candidate]
+        self,
+        log: pb.LogInfo,
+        segment: pb.SegmentInfo,
+        count: int,
+        free: dict[NodeId, Candidate],
+        ending: list[StreamId],
     ) -> AsyncIterator[list[pb.StreamInfo]]:
-        """New streams, open on all their members; nobody drops them as long as it is not decided what they are."""
+        """New streams in the place of others, open on all their members; nobody drops them as long as it is not
+        decided what they are. `free` is what there is to choose from in this very moment."""
         number = LogId(log.id)
-        placed = place_streams(count, segment.replicas, free)
-        first = await self._catalog.reserve_streams(number, count)
-        opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
-        self._links.opening.update(opening)
-        try:
-            fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
-            await open_replicas(self._links, log, segment, fresh)
-            yield fresh
-        finally:
-            for key in opening:
-                del self._links.opening[key]
+        granting = segment.ordering == "sequencer"
+        placed = place_streams(count, segment.replicas, free, granting=granting)
+        with self._catalog.coming.counted(number, placed, ending, journal=log.journal, granting=granting):
+            first = await self._catalog.reserve_streams(number, count)
+            opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
+            self._links.opening.update(opening)
+            try:
+                fresh = [pb.StreamInfo(id=first + index, members=members) for index, members in enumerate(placed)]
+                await open_replicas(self._links, log, segment, fresh)
+                yield fresh
+            finally:
+                for key in opening:
+                    del self._links.opening[key]
         self._links.mend_all(number)
 
     async def _end(self, number: LogId, ending: list[StreamId], change: Change) -> None:

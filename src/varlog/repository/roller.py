@@ -3,7 +3,6 @@
 No data moves: what is in the old segment stays where it is, immutable, and can be archived or trimmed as a whole.
 """
 
-import asyncio
 from collections.abc import Iterator
 
 from varlog.base.errors import VarlogError
@@ -11,6 +10,7 @@ from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.links import NodeLinks
 from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
@@ -30,13 +30,13 @@ class Roller:
         catalog: Catalog,
         links: NodeLinks,
         reconfigurer: Reconfigurer,
-        changing: asyncio.Lock,
+        changes: Changes,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._links = links
         self._reconfigurer = reconfigurer
-        self._changing = changing
+        self._changes = changes
         self._not_before: dict[LogId, float] = {}
         self._troubles: dict[LogId, str] = {}
 
@@ -60,7 +60,7 @@ class Roller:
 
     async def _roll(self, number: LogId) -> None:
         try:
-            async with self._changing:
+            async with self._changes.of(number):
                 if self._is_due(number):  # it may have been changed while we waited
                     log = self._catalog.log(number)
                     members = members_for(self._catalog, self._links, log, urgent=False)

@@ -9,9 +9,10 @@ members have. A segment of several streams ends behind the last position of any 
 acknowledged; what is missing before it in the others is junk, from where all who answered had nothing.
 
 All are asked at once. Enough answers are enough, but every other one can only make the end a nearer one: what lies
-between was never acknowledged, and whoever has it may be lost before the others got it. So those that are connected
-are given a moment. What a sealed segment holds does not change any more: asking again after a failure gives an end
-that is as right, until one is recorded.
+between was never acknowledged, and whoever has it may be lost before the others got it. So those that are alive are
+given a moment. Who is silent is not: a machine that was cut off and a process that was stopped keep their connections,
+so that a question to them hangs, and the next segment waits for the end of this one. What a sealed segment holds does
+not change any more: asking again after a failure gives an end that is as right, until one is recorded.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 SEAL_TIMEOUT_S = 2.0
 GRACE_S = 0.2
-"""How long after enough answers the rest is waited for."""
+"""How long after enough answers the rest is waited for, as far as it is alive."""
 
 
 class StreamEnd(NamedTuple):
@@ -110,7 +111,8 @@ class Sealing:
         rot, and is then taken for a write that was torn."""
         self._chained = segment.ordering == "sequencer"
         self._enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when there is nobody more to wait for."""
 
     async def run(self, clock: Clock) -> Slot:
         scope = Scope()
@@ -139,9 +141,13 @@ class Sealing:
 
     async def _wait_for_the_rest(self, clock: Clock) -> None:
         try:
-            await within(clock, GRACE_S, self._all)
+            await within(clock, GRACE_S, self._rest)
         except Timeout:
             pass  # they are counted as having everything
+
+    def _is_awaited(self, node: NodeId) -> bool:
+        """It has not answered, and may: it reported a moment ago. Who counts as lost has been silent for longer."""
+        return node not in self.tails and node not in self._refusals and node in self._links.connected()
 
     async def _seal(self, node: NodeId) -> None:
         name = pb.ReplicaId(log=self._name.log, segment=self._name.segment, stream=self._name.stream)
@@ -166,15 +172,13 @@ class Sealing:
 
     def _look(self) -> None:
         """Is it enough?"""
-        answered = len(self.tails) + len(self._refusals) == len(self._members)
-        if answered and not self._all.done():
-            self._all.set_result(None)
-        if self._enough.done():
-            return
-        if len(self.tails) >= self._quorum:
-            self._enough.set_result(None)
-        elif answered:
-            self._enough.set_exception(Unavailable("all have answered"))
+        if not self._enough.done():
+            if len(self.tails) >= self._quorum:
+                self._enough.set_result(None)
+            elif len(self.tails) + len(self._refusals) == len(self._members):
+                self._enough.set_exception(Unavailable("all have answered"))
+        if len(self.tails) >= self._quorum and not self._rest.done() and not any(map(self._is_awaited, self._members)):
+            self._rest.set_result(None)
 
     def _too_few(self) -> str:
         why = "; ".join(f"node {node}: {message}" for node, message in sorted(self._refusals.items()))

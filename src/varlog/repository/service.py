@@ -4,7 +4,6 @@ A method that changes something is carried to its end once it has begun, even if
 half way: what the store has and what memory shows must not part.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -22,6 +21,7 @@ from varlog.ports import World
 from varlog.ports.disk import DiskFailed
 from varlog.repository.archiving import record_archive
 from varlog.repository.catalog import Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.elections import Elections
@@ -68,12 +68,11 @@ class Service:
         roller: Roller,
         retention: Retention,
         positions: Positions,
-        changing: asyncio.Lock,
+        changes: Changes,
         freshness: Freshness,
         elections: Elections,
     ) -> None:
-        """`scope` outlives every connection. `changing` is held by whoever changes, seals, removes or heals a log:
-        one that is refused must not open what another has closed."""
+        """`scope` outlives every connection."""
         self._world = world
         self._config = config
         self._scope = scope
@@ -91,7 +90,7 @@ class Service:
         self._elections = elections
         self._gatherers = Gatherers(config.direct_nodes)
         catalog.left = orderer.drop_member
-        self._operations = Operations(catalog, orderer, links, changing, config.lost_ms)
+        self._operations = Operations(catalog, orderer, links, changes, config.lost_ms)
         self._started_us = world.clock.wall_us()
 
     def handlers(self) -> Handlers:

@@ -13,6 +13,7 @@ from varlog.ports import Leadership, MetadataStore, Transaction, World
 from varlog.ports.metadata import Change, Versioned
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
+from varlog.repository.changes import Changes
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
 from varlog.repository.elections import Elections
@@ -40,7 +41,7 @@ class Term:
         """With the reason, once this term can do nothing more."""
         self._scope = Scope(self._defect)
         kept = _Watched(store, self._fail)
-        changing = asyncio.Lock()
+        changes = Changes()
         self.catalog = Catalog(kept, world.random)
         window = 1 if leadership.sole else WINDOW
         self._orderer = Orderer(kept, world.clock, lambda cuts: self._links.announce(cuts), window)
@@ -49,11 +50,11 @@ class Term:
         absences, lost_s = Absences(world.clock, self.catalog, self._links, LOOK_S), config.lost_ms / 1000
         self._links.may_finish = Showing(world.clock, self._links, absences, lost_s).may_finish
         reconfigurer = Reconfigurer(*parts)
-        self._healer = Healer(*parts, reconfigurer, changing, absences, lost_s)
-        self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changing)
+        self._healer = Healer(*parts, self._scope, reconfigurer, changes, absences, lost_s)
+        self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changes)
         positions = Positions(self._orderer, self._links)
         self._retention = Retention(world.clock, self.catalog, self._links, positions, config.retention_ms / 1000)
-        self._elections = Elections(world.clock, self.catalog, self._links, reconfigurer, changing)
+        self._elections = Elections(world.clock, self.catalog, self._links, self._scope, reconfigurer, changes)
         self._rebuilder = Rebuilder(
             world.clock, self._scope, self.catalog, self._orderer, self._links, config.rebuild_ms / 1000
         )
@@ -66,14 +67,14 @@ class Term:
             self.catalog,
             self._orderer,
             self._links,
-            Logs(*parts, reconfigurer, changing),
+            Logs(*parts, reconfigurer, changes),
             self._healer,
             self._rebuilder,
             self._comparer,
             self._roller,
             self._retention,
             positions,
-            changing,
+            changes,
             freshness,
             self._elections,
         )
@@ -87,7 +88,6 @@ class Term:
         for _ in range(self._orderer.window):
             self._scope.spawn(self._orderer.run(), name="cuts")
         self._scope.spawn(self._orderer.drop_idle(), name="drop cuts")
-        self._scope.spawn(self._healer.watch(), name="absences")
         self._scope.spawn(self._healer.run(), name="healer")
         self._scope.spawn(self._rebuilder.run(), name="rebuilder")
         self._scope.spawn(self._roller.run(), name="roller")
