@@ -305,7 +305,9 @@ class Replica:
             self._report_timer = self._clock.call_later(REPORT_PACE_S, self._report)
         for callback in self.on_sync:
             callback()
-        if waiting:
+        if waiting and self._binds_late:
+            _tell(waiting)  # an append waits for the answer
+        elif waiting:
             # behind the report, for which an append waits
             asyncio.get_running_loop().call_soon(_tell, waiting)
         if self._binds_late and self._released is not None:
