@@ -244,7 +244,7 @@ class _Line:
     def push(self) -> None:
         """Send what comes next, as far as the member takes it."""
         peer = self._peer
-        if peer is None:
+        if peer is None or self._cursor >= self._tenure.end:
             return
         while self._cursor < self._tenure.end and peer.writable and len(self._in_flight) < JOURNAL_STORES_IN_FLIGHT:
             end, body = self._tenure.after(self._cursor, JOURNAL_STORE_BYTES)
