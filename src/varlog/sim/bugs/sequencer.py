@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from varlog.base.errors import Taken
 from varlog.base.ids import Glsn, NodeId, Slot
-from varlog.client import chain
-from varlog.client.chain import Chain, Lost
+from varlog.client import chain, questions
+from varlog.client.chain import Chain, Lost, Over
 from varlog.client.chain_writer import ChainWriter
+from varlog.client.context import LogContext
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried
 from varlog.core.ordering import sequencer as ordering
@@ -17,7 +19,7 @@ from varlog.node.replicas import Replicas
 from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
-from varlog.wire.batch import junk_batch
+from varlog.wire.batch import BatchHeader, junk_batch
 from varlog.wire.frame import Buffer
 
 SLOW = 0.05
@@ -156,4 +158,34 @@ def goes_on_behind_a_hole() -> Iterator[None]:
         await plain(self, slot, data, count)
 
     with swap(chain, FILL_SECONDS=0.1), swap(Chain, write=write), swap(ChainWriter, _break=go_on):
+        yield
+
+
+@bug(
+    "what is sent again to a slot is refused, though it is what is there",
+    lambda weather: weather.shape.ordering == "sequencer",
+)
+def same_again_is_taken() -> Iterator[None]:
+    async def compare(self: Replica, slot: Slot, header: BatchHeader) -> None:
+        if slot >= self.log.trimmed:
+            raise Taken(f"slot {slot} of {self.id} is taken", slot)
+
+    with swap(Replica, _compare=compare):
+        yield
+
+
+@bug(
+    "what an old sequencer has granted is told as the tail, though its segment takes no more",
+    lambda weather: weather.shape.ordering == "sequencer" and weather.shape.tails > 0,
+)
+def tail_of_a_sealed_segment() -> Iterator[None]:
+    plain = questions.complete_last_segment
+
+    async def complete(context: LogContext, end: int) -> None:
+        try:
+            await plain(context, end)
+        except Over:
+            pass  # nobody writes it any more, so there is nothing to complete
+
+    with swap(questions, complete_last_segment=complete):
         yield
