@@ -1,9 +1,10 @@
 """Bugs around the `sequencer` ordering: its chains, its junk, its end, its counter."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from varlog.base.errors import Taken
-from varlog.base.ids import Glsn, NodeId, Slot
+from varlog.base.ids import Glsn, NodeId, Slot, StreamId
 from varlog.client import chain, questions
 from varlog.client.chain import Chain, Lost, Over
 from varlog.client.chain_writer import ChainWriter
@@ -16,11 +17,17 @@ from varlog.node import settle
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
+from varlog.ports import Clock
+from varlog.repository import reconfigure, sealing
+from varlog.repository.links import NodeLinks
+from varlog.repository.sealing import StreamEnd
 from varlog.runtime.scope import Scope
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
 from varlog.wire.batch import BatchHeader, junk_batch
 from varlog.wire.frame import Buffer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 SLOW = 0.05
 """So many writes dally between their grant and the head."""
@@ -188,4 +195,42 @@ def tail_of_a_sealed_segment() -> Iterator[None]:
             pass  # nobody writes it any more, so there is nothing to complete
 
     with swap(questions, complete_last_segment=complete):
+        yield
+
+
+def _changes_are_not_recorded(weather: Weather) -> bool:
+    """Whether a change may fail between the seal and the record, and others answer when it is tried again."""
+    faults = weather.faults
+    return (
+        _is_chained(weather)
+        and weather.shape.streams > 1
+        and faults.outages > 0
+        and faults.node_crashes + faults.absences > 0
+    )
+
+
+@bug(
+    "members are finished, and filled with junk, before it is on record where the segment ends",
+    _changes_are_not_recorded,
+)
+def junk_before_the_record() -> Iterator[None]:
+    plain = sealing.seal_members
+
+    async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, StreamEnd], int]:
+        ends, until = await plain(links, clock, log)
+        segment = log.chain[-1]
+        calls = []
+        for stream in segment.streams if segment.ordering == "sequencer" else ():
+            name = pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id)
+            end = ends[StreamId(stream.id)]
+            for node in stream.members:
+                others = [other for other in stream.members if other != node]
+                request = pb.FinishRequest(
+                    replica=name, base=segment.base, end=end.slot, sources=others, junk_slot=end.junk
+                )
+                calls.append(links.ask(NodeId(node), Method.FINISH, request))
+        await asyncio.gather(*calls, return_exceptions=True)
+        return ends, until
+
+    with swap(reconfigure, seal_members=seal_members):
         yield
