@@ -19,6 +19,7 @@ from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, Outcome
 from varlog.base.ids import Slot
 from varlog.client import chain
 from varlog.client.chain import Chain
+from varlog.client.limits import FILL_SECONDS, STORE_SECONDS
 from varlog.client.routes import Routes
 from varlog.wire.batch import junk_batch
 from varlog.wire.frame import Buffer
@@ -381,6 +382,31 @@ def test_a_writer_that_was_slow_behind_the_head_keeps_its_place(tmp_path: Path, 
                 assert len(await held_by(cluster, log, log.chain[0].streams[0].members[2])) == 1
 
     run(story())
+
+
+def test_a_writer_whose_place_is_taken_carries_what_is_there_to_the_end(tmp_path: Path, brake: Brake) -> None:
+    """It returns only then: the head alone has what is there, and who put it there may be gone."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            async with two_clients(cluster) as (writer, _):
+                appending = asyncio.create_task(writer.append(b"slow", expect=1))
+                await brake.reached.wait()
+                head = await cluster.to_node(log.chain[0].streams[0].members[0])
+                request = pb.StoreRequest(log=log.id, segment=1, stream=log.chain[0].streams[0].id, base=1)
+                await head.call(Method.STORE, request, [junk_batch(1)], timeout=TIMEOUT_S)
+                brake.released.set()
+                with pytest.raises(Conflict):
+                    await appending
+                await everywhere(cluster, log, junk_batch(1))
+
+    run(story())
+
+
+def test_a_hole_is_waited_for_longer_than_its_writer_waits_for_an_answer() -> None:
+    """Only so that writers need not go elsewhere: with any patience the head decides, and nothing is lost."""
+    assert FILL_SECONDS > STORE_SECONDS
 
 
 # ---------------------------------------------------------------- conditional appends

@@ -11,6 +11,7 @@ from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
 
 from varlog.base.errors import (
     Conflict,
+    Corrupt,
     InvalidArgument,
     ReplicaFailed,
     Sealed,
@@ -226,7 +227,44 @@ def test_readers_see_what_the_last_member_has_and_no_more(tmp_path: Path, last: 
     run(story())
 
 
+def test_what_was_heard_to_be_committed_is_not_taken_back_and_never_runs_ahead(tmp_path: Path) -> None:
+    """A word that comes late says less: what comes next is bound as far as was heard before."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE)
+            await store(peer, 0, batch(b"a", b"b"))
+            assert (await store(peer, 0, committed=4)).committed == 2
+            assert (await store(peer, 0, committed=1)).committed == 2
+            await store(peer, 2, batch(b"c", b"d", b"e", sequence=1))
+            assert (await store(peer, 0, committed=1)).committed == 4
+
+    run(story())
+
+
 # ---------------------------------------------------------------- the end
+
+
+def test_no_message_of_a_recovery_is_taken_that_is_not_of_this_one(tmp_path: Path) -> None:
+    """Who was not sealed is not settled, and who is finished is finished there: an old message changes nothing."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            mine = batch(b"a", b"b")
+            await store(peer, 0, mine)
+            with pytest.raises(InvalidArgument, match="must be sealed"):
+                await finish(peer, 4, junk=2)
+            await seal(peer)
+            assert (await finish(peer, 2)).state == pb.REPLICA_FINISHED
+            for end, junk in ((1, None), (4, 2)):
+                with pytest.raises(Corrupt):
+                    await finish(peer, end, junk=junk)
+            assert await contents(peer) == [(0, mine)]
+
+    run(story())
 
 
 def test_what_was_given_up_is_filled_stripe_by_stripe(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Logs under the `leader` ordering, on real servers in this process: commits, lost leaders, live switches."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,9 +11,10 @@ from tests.repository.test_reconfigure import Load, check_chain
 from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, servers
 
 import varlog
-from varlog.base.errors import InvalidArgument, Sealed, Unavailable, WrongWriter
+from varlog.base.errors import InvalidArgument, NotLeader, Sealed, Unavailable, WrongWriter
 from varlog.client.outlet import producer_id
 from varlog.ports.disk import DiskFailed
+from varlog.repository.freshness import Freshness
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -335,6 +337,74 @@ def test_a_member_that_lost_its_replica_is_replaced(tmp_path: Path, place: int) 
             async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
                 await next_segment(client.log("orders"), 2)
                 assert (await client.log("orders").append(b"x")).glsn <= 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["leader", "sequencer"])
+def test_members_change_with_the_segment_and_never_inside_one(tmp_path: Path, ordering: str) -> None:
+    """What a quorum of the old members had acknowledged could not be told by the new ones."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=100) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering=ordering, replicas=3, streams=1)
+            await log.append(b"a")
+            before = (await log.info()).chain[0].streams[0].members
+            await cluster.stop_node(before[-1])
+            while before[-1] in (info := await log.info()).chain[-1].streams[0].members:
+                await asyncio.sleep(0.02)
+            assert [segment.epoch for segment in info.chain] == [1, 2]
+            assert info.chain[0].streams[0].members == before
+            assert (await log.append(b"b")).glsn == 2
+
+    run(story())
+
+
+def test_a_node_that_is_back_with_an_empty_disk_is_another(tmp_path: Path) -> None:
+    """What the old one had acknowledged counts as lost with it: the new one is no member until it is made one."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=100) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering="leader", replicas=3)
+            assert (await log.append(b"a")).glsn == 1
+            before = (await log.info()).chain[0].streams[0].members
+            address = cluster.nodes[before[-1]].address
+            await cluster.stop_node(before[-1])
+            shutil.rmtree(tmp_path / f"node{before[-1]}")
+            back = await cluster.start_node(before[-1], listen=address)
+            assert [replica.id for replica in back.replicas.all()] == []
+            info = await next_segment(log, 2)
+            assert info.chain[0].streams[0].members == before
+            assert before[-1] not in info.chain[1].streams[0].members
+            assert sorted(node.id for node in await client.nodes()) == [1, 2, 3, 4, 5]
+            assert [entry.payload async for entry in log.subscribe(1, wait=False)] == [b"a"]
+
+    run(story())
+
+
+def test_a_repository_that_may_have_lost_the_lead_tells_no_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader that it knows may be an old one, which has answered: another leads, and has been appended to."""
+
+    async def unsure(self: Freshness) -> None:
+        raise NotLeader("this repository no longer leads; ask another")
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await create(cluster)
+            peer = await cluster.to_repository()
+            question = pb.TailRequest(log=log.id)
+            assert (await peer.call(Method.TAIL, question, timeout=TIMEOUT_S)).message.tail == 0
+            monkeypatch.setattr(Freshness, "confirmed", unsure)
+            with pytest.raises(NotLeader):
+                await peer.call(Method.TAIL, question, timeout=TIMEOUT_S)
 
     run(story())
 

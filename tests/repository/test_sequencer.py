@@ -1,6 +1,7 @@
 """Logs under `sequencer` as the repository sees them: settings, and where a segment of several streams ends."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ from tests.servers import TIMEOUT_S, Servers, batch, run, servers
 
 import varlog
 from varlog.base.errors import InvalidArgument, Junk, NotWritten, Unavailable
-from varlog.base.ids import Glsn
+from varlog.base.ids import Glsn, LogId
 from varlog.base.limits import BATCH_ENTRIES
 from varlog.client import questions
 from varlog.client.context import LogContext
 from varlog.core.ordering.sequencer import DEFAULT_UNIT, Stripes
 from varlog.repository import service
+from varlog.repository.catalog import Catalog
 from varlog.repository.sealing import stripes_of
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -99,6 +101,36 @@ def test_positions_that_no_member_has_are_junk_up_to_the_last_that_all_have(tmp_
             sealed = await roll(cluster)
             assert (sealed.end, ends(sealed)) == (6, [(3, None), (2, 0)])
             await all_of(cluster, {1: b"1", 3: b"3", 5: b"5"}, 5)
+
+    run(story())
+
+
+def test_nothing_is_filled_before_the_record_says_where_the_junk_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who seals again after a failure would take junk for what was written."""
+    plain = Catalog.change_log
+    filled: list[bool] = []
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=60_000) as cluster:
+            log = await create(cluster)
+            for glsn in (1, 3, 5):
+                await write(cluster, log, glsn)
+            second = log.chain[0].streams[1].id
+
+            async def change_log(self: Catalog, number: LogId, change: Callable[[pb.LogInfo], None]) -> pb.LogInfo:
+                replicas = [replica for node in cluster.nodes.values() for replica in node.replicas.all()]
+                theirs = [replica.log for replica in replicas if replica.id.stream == second]
+                filled.append(any(each.appended or each.end is not None for each in theirs))
+                return await plain(self, number, change)
+
+            monkeypatch.setattr(Catalog, "change_log", change_log)
+            assert ends(await roll(cluster)) == [(3, None), (2, 0)]
+            assert filled, "the record has changed"
+            assert not any(filled)
+            for node in log.chain[0].streams[1].members:
+                await finished(cluster, log, node)
 
     run(story())
 

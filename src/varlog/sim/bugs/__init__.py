@@ -5,7 +5,19 @@ Production code has no hooks for this. `planted(name)` is a context manager unde
 would be written by mistake: small, plausible, and right in fair weather.
 """
 
-from varlog.sim.bugs import client, journal, leader, node, repository, sequencer
+from varlog.sim.bugs import client, journal, leader, node, repository, segments, sequencer
 from varlog.sim.bugs.registry import BUGS, Bug, find, planted
 
-__all__ = ["BUGS", "Bug", "client", "find", "journal", "leader", "node", "planted", "repository", "sequencer"]
+__all__ = [
+    "BUGS",
+    "Bug",
+    "client",
+    "find",
+    "journal",
+    "leader",
+    "node",
+    "planted",
+    "repository",
+    "segments",
+    "sequencer",
+]

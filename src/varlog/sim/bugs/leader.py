@@ -6,7 +6,7 @@ from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
 from varlog.node.relay import Relay
-from varlog.node.replica import Replica
+from varlog.node.replica import Batches, Done, Replica
 from varlog.node.replicas import Replicas
 from varlog.repository import sealing
 from varlog.repository.links import slots_of
@@ -130,4 +130,24 @@ def end_without_a_fence() -> Iterator[None]:
             self._sealed(node, pb.ReplicaStatus(contiguous=slots_of(row)))
 
     with swap(Sealing, _seal=seal):
+        yield
+
+
+@bug(
+    "a member takes what it is given as the next, whether or not something before it was lost",
+    lambda weather: _is_led(weather) and not weather.network.in_order,
+)
+def stored_over_a_gap() -> Iterator[None]:
+    at_end, anywhere = Replica.store_at_end, Replica.store
+
+    def place(self: Replica, slot: Slot) -> Slot:
+        return min(slot, self.log.appended) if self.spec.ordering == "leader" else slot
+
+    def store_at_end(self: Replica, slot: Slot, batches: Batches, done: Done | None = None) -> bool:
+        return at_end(self, place(self, slot), batches, done)
+
+    async def store(self: Replica, slot: Slot, batches: Batches, *, settle: bool) -> None:
+        await anywhere(self, place(self, slot), batches, settle=settle)
+
+    with swap(Replica, store_at_end=store_at_end, store=store):
         yield

@@ -1,11 +1,14 @@
 """Bugs around the `sequencer` ordering: its chains, its junk, its end, its counter."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
-from varlog.base.ids import Glsn, NodeId, Slot
-from varlog.client import chain
-from varlog.client.chain import Chain, Lost
+from varlog.base.errors import Taken
+from varlog.base.ids import Glsn, NodeId, Slot, StreamId
+from varlog.client import chain, questions
+from varlog.client.chain import Chain, Lost, Over
 from varlog.client.chain_writer import ChainWriter
+from varlog.client.context import LogContext
 from varlog.client.routes import StreamRoute
 from varlog.client.writer import Carried
 from varlog.core.ordering import sequencer as ordering
@@ -14,10 +17,16 @@ from varlog.node import settle
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
+from varlog.ports import Clock
+from varlog.repository import reconfigure, sealing
+from varlog.repository.links import NodeLinks
+from varlog.repository.sealing import StreamEnd
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
-from varlog.wire.batch import junk_batch
+from varlog.wire.batch import BatchHeader, junk_batch
 from varlog.wire.frame import Buffer
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 SLOW = 0.05
 """So many writes dally between their grant and the head."""
@@ -155,4 +164,72 @@ def goes_on_behind_a_hole() -> Iterator[None]:
         await plain(self, slot, data, count)
 
     with swap(chain, FILL_SECONDS=0.1), swap(Chain, write=write), swap(ChainWriter, _break=go_on):
+        yield
+
+
+@bug(
+    "what is sent again to a slot is refused, though it is what is there",
+    lambda weather: weather.shape.ordering == "sequencer",
+)
+def same_again_is_taken() -> Iterator[None]:
+    async def compare(self: Replica, slot: Slot, header: BatchHeader) -> None:
+        if slot >= self.log.trimmed:
+            raise Taken(f"slot {slot} of {self.id} is taken", slot)
+
+    with swap(Replica, _compare=compare):
+        yield
+
+
+@bug(
+    "what an old sequencer has granted is told as the tail, though its segment takes no more",
+    lambda weather: weather.shape.ordering == "sequencer" and weather.shape.tails > 0,
+)
+def tail_of_a_sealed_segment() -> Iterator[None]:
+    plain = questions.complete_last_segment
+
+    async def complete(context: LogContext, end: int) -> None:
+        try:
+            await plain(context, end)
+        except Over:
+            pass  # nobody writes it any more, so there is nothing to complete
+
+    with swap(questions, complete_last_segment=complete):
+        yield
+
+
+def _changes_are_not_recorded(weather: Weather) -> bool:
+    """Whether a change may fail between the seal and the record, and others answer when it is tried again."""
+    faults = weather.faults
+    return (
+        _is_chained(weather)
+        and weather.shape.streams > 1
+        and faults.outages > 0
+        and faults.node_crashes + faults.absences > 0
+    )
+
+
+@bug(
+    "members are finished, and filled with junk, before it is on record where the segment ends",
+    _changes_are_not_recorded,
+)
+def junk_before_the_record() -> Iterator[None]:
+    plain = sealing.seal_members
+
+    async def seal_members(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> tuple[dict[StreamId, StreamEnd], int]:
+        ends, until = await plain(links, clock, log)
+        segment = log.chain[-1]
+        calls = []
+        for stream in segment.streams if segment.ordering == "sequencer" else ():
+            name = pb.ReplicaId(log=log.id, segment=segment.epoch, stream=stream.id)
+            end = ends[StreamId(stream.id)]
+            for node in stream.members:
+                others = [other for other in stream.members if other != node]
+                request = pb.FinishRequest(
+                    replica=name, base=segment.base, end=end.slot, sources=others, junk_slot=end.junk
+                )
+                calls.append(links.ask(NodeId(node), Method.FINISH, request))
+        await asyncio.gather(*calls, return_exceptions=True)
+        return ends, until
+
+    with swap(reconfigure, seal_members=seal_members):
         yield
