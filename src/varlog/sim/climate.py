@@ -25,7 +25,7 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
-    shape = _draw_policies(Random(f"{seed}/changes"), _draw_quorum(Random(f"{seed}/acknowledge"), shape))
+    shape = _draw_policies(Random(f"{seed}/reshaped"), _draw_quorum(Random(f"{seed}/acknowledge"), shape))
     shape = replace(shape, conditions=_draw_conditions(seed, shape))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
@@ -171,7 +171,7 @@ def _draw_policies(random: Random, shape: Shape) -> Shape:
 
 def _draw_conditions(seed: int | str, shape: Shape) -> bool:
     """In half of those in which the ordering may change, whatever logs begin with."""
-    return bool(shape.reshapes) and not shape.journal and Random(f"{seed}/condition").random() < 0.5
+    return bool(shape.reshapes) and not shape.journal and Random(f"{seed}/expected").random() < 0.5
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -115,6 +115,17 @@ def test_a_conflict_in_a_segment_that_is_over() -> None:
     assert not story.violations("conditional")
 
 
+def test_a_conflict_in_a_log_that_is_sealed_before_it() -> None:
+    story = Story()
+    told(story, 0)
+    story.ack("ab", 1)
+    named(story.refused("x", "Conflict"), 3, 3)
+    story.final("ab")
+    assert story.violations("conditional")
+    told(story, 3)
+    assert not story.violations("conditional")
+
+
 def test_a_conflict_after_its_segment_was_there() -> None:
     story = Story()
     told(story, 3, 0, orderings="cut sequencer")

@@ -37,7 +37,7 @@ class _Segments:
 
     def __init__(self, history: LogHistory) -> None:
         told = [chain for chain in history.chains if chain.segments]
-        last = max(told, key=lambda chain: len(chain.segments), default=Chain())
+        last = max(told, key=lambda chain: (len(chain.segments), chain.segments[-1][2]), default=Chain())
         self.orderings = dict(enumerate(last.orderings, 1))
         """By epoch; of histories that do not say, none."""
         self.epochs = {stream: epoch for stream, epoch, _ in last.streams}
