@@ -452,6 +452,21 @@ def test_a_condition_whose_position_was_given_up_is_not_met(tmp_path: Path, brak
     run(story())
 
 
+def test_who_last_heard_of_another_ordering_may_name_a_position(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await cluster.create_log(replicas=2)
+            async with two_clients(cluster) as (writer, other):
+                assert (await writer.append(b"a")).glsn == 1
+                with pytest.raises(Unsupported):
+                    await writer.append(b"x", expect=2)
+                await other.reconfigure(ordering="sequencer")
+                assert known_segments(writer) == 1, "it has heard nothing"
+                assert (await writer.append(b"b", expect=2)).glsn == 2
+
+    run(story())
+
+
 def alone_in_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next append is let in when nothing is kept of those before it."""
     monkeypatch.setattr("varlog.client.appender.APPEND_BYTES", 1)

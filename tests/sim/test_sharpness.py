@@ -5,15 +5,19 @@ from typing import Any
 
 import pytest
 
-from varlog.base.errors import Unavailable
-from varlog.base.ids import Slot
-from varlog.client import Entry, Log, Subscription
+from varlog.base.errors import Conflict, Unavailable
+from varlog.base.ids import Glsn, Slot
+from varlog.client import Entry, Log, Subscription, reconfigure
+from varlog.client.errors import unsupported
+from varlog.node.sequencer import Sequencer
 from varlog.repository.healer import Healer
 from varlog.sim.bugs.registry import swap
 from varlog.sim.run import run_seed
 
 SHORT = 4
 """A seed that takes two tenths of a second."""
+NAMED = (27, 98)
+"""Seeds under `sequencer`, in which clients name positions."""
 
 
 def test_a_read_that_names_another_slot() -> None:
@@ -65,3 +69,35 @@ def test_streams_that_nothing_follows() -> None:
         result = run_seed(184)  # a node is lost for good
     assert result.invariants == ["I14"]
     assert "0 of the 3 streams it wants are open" in result.violations[0].evidence
+
+
+def test_a_change_that_was_not_done() -> None:
+    """Its answer was lost, and a node: the cluster itself began the next segment, with the settings as they were."""
+    with swap(reconfigure, is_done=lambda *_: True):
+        result = run_seed(622)
+    assert result.invariants == ["change"]
+    assert "ordering: asked for was cut, the answer that it is done says sequencer" in result.violations[0].evidence
+
+
+def test_a_counter_that_goes_ahead() -> None:
+    """Who names the next position is told of a Conflict, though nobody else was there."""
+    plain = Sequencer.grant
+
+    def grant(self: Sequencer, count: int, expect: int | None) -> tuple[Glsn, int]:
+        if expect == self.granted:
+            raise Conflict("taken", expect)
+        return plain(self, count, expect)
+
+    with swap(Sequencer, grant=grant):
+        results = [run_seed(seed) for seed in NAMED]
+    assert {name for result in results for name in result.invariants} == {"conditional"}
+    assert any("was free all the while" in each.evidence for result in results for each in result.violations)
+
+
+def test_an_ordering_that_is_said_to_be_the_old_one() -> None:
+    async def refuse(self: Log, capability: str, timeout: float | None) -> None:
+        raise unsupported(capability, "cut")
+
+    with swap(Log, _refuse=refuse):
+        results = [run_seed(seed) for seed in NAMED]
+    assert {name for result in results for name in result.invariants} == {"conditional"}

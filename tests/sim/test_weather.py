@@ -25,7 +25,7 @@ def test_every_host_and_disk_draws_its_own() -> None:
 def test_all_climates_occur() -> None:
     weathers = [draw(seed) for seed in range(300)]
     assert {weather.network.in_order for weather in weathers} == {True, False}
-    assert {weather.shape.nodes for weather in weathers} == {1, 2, 3, 4, 5}
+    assert {weather.shape.nodes for weather in weathers} == {1, 2, 3, 4, 5, 6}
     common = ("node_crashes", "repository_crashes", "pauses", "partitions", "breaks", "full_disks")
     for kind in (*common, "failing_syncs", "failing_commits", "end_snipes"):
         present = sum(getattr(weather.faults, kind) > 0 for weather in weathers)
@@ -34,6 +34,26 @@ def test_all_climates_occur() -> None:
     assert 0 < sum(weather.shape.drains for weather in weathers) < 150
     assert all(not weather.network.in_order or weather.network.loss == 0 for weather in weathers)
     assert all(weather.shape.replicas <= weather.shape.nodes for weather in weathers)
+
+
+def test_a_leader_has_up_to_five_copies_and_any_number_of_them_acknowledge() -> None:
+    shapes = [draw(seed).shape for seed in range(600)]
+    quorums = {(shape.replicas, shape.ack) for shape in shapes if shape.ack}
+    assert quorums == {(copies, ack) for copies in range(2, 6) for ack in range(2, copies + 1)}
+    assert {shape.ordering for shape in shapes if shape.ack} == {"leader"}
+    assert {shape.journal for shape in shapes if shape.ack} == {True, False}
+    assert not any(shape.ack and shape.replication for shape in shapes)
+    assert {shape.replicas for shape in shapes if shape.replication} == {2, 3, 4, 5}
+    assert all(shape.nodes > shape.replicas for shape in shapes if shape.rebuilds)
+
+
+def test_policies_and_conditions_are_drawn_where_logs_are_changed() -> None:
+    shapes = [draw(seed).shape for seed in range(300)]
+    for drawn in ("policies", "conditions"):
+        assert all(shape.reshapes for shape in shapes if getattr(shape, drawn))
+        assert {shape.ordering for shape in shapes if getattr(shape, drawn)} == {"cut", "leader", "sequencer"}
+        assert any(shape.reshapes and not getattr(shape, drawn) for shape in shapes)
+    assert not any(shape.conditions and shape.journal for shape in shapes)
 
 
 def test_it_can_be_read() -> None:

@@ -32,7 +32,7 @@ class ForgetfulLog:
 
 def test_a_retry_may_get_the_expected_position_only() -> None:
     recorder = Recorder(make_loop(), Trace())
-    shape = SimpleNamespace(unit=1, batch_entries=1, payload_bytes=0, journal=False)
+    shape = SimpleNamespace(unit=1, batch_entries=1, payload_bytes=0, journal=False, conditions=False)
     plan = SimpleNamespace(shape=shape, recorder=recorder, known={"l": 3})
     clock = SimpleNamespace(wall_us=lambda: 1)
     process = SimpleNamespace(name="c#1", alive=True, clock=clock, host=SimpleNamespace(seed="1", name="c"))

@@ -102,7 +102,12 @@ class Log:
         return await self._appender.append(columns, check_stream(stream), compress, self._seconds(timeout), position)
 
     async def _refuse(self, capability: str, timeout: float | None) -> None:
-        info = await self._context.routes.resolve(self._seconds(timeout))
+        """By what the log is now: what is known of it may be from before it was changed."""
+        seconds = self._seconds(timeout)
+        info = await self._context.routes.resolve(seconds)
+        if capability not in _capabilities(info):
+            await self._context.routes.refresh(seconds)
+            info = await self._context.routes.resolve(seconds)
         if capability not in _capabilities(info):
             raise unsupported(capability, info.ordering)
 

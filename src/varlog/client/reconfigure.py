@@ -7,6 +7,7 @@ from varlog.base.errors import Conflict, InvalidArgument
 from varlog.client.bounds import check_bytes, check_count, check_milliseconds, check_names
 from varlog.client.context import LogContext
 from varlog.client.repository import Doubt
+from varlog.core.ordering.leader import BROADCAST
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -74,9 +75,36 @@ async def reconfigure_log(context: LogContext, request: pb.ReconfigureLogRequest
     except Conflict:
         if not (once and doubt.repeated):
             raise
-        # An earlier attempt was carried out, though its answer was lost; or another's was, which is as good.
+        # An earlier attempt was carried out, though its answer was lost; or another's was, which may be as good.
         await context.routes.refresh(timeout)
-        return await context.routes.resolve(timeout)
+        found = await context.routes.resolve(timeout)
+        if not is_done(request, found):
+            raise
+        return found
     changed = cast(pb.LogInfo, answer)
     context.routes.adopt(changed)
     return changed
+
+
+OF_THE_SEGMENT = ("ordering", "replicas", "ack", "unit")
+OF_THE_LOG = ("streams", "roll_bytes", "roll_ms", "retain_bytes", "retain_ms", "retain_archived")
+
+
+def is_done(request: pb.ReconfigureLogRequest, info: pb.LogInfo) -> bool:
+    """Whether what follows the segment that was to end is what was asked for, whoever had it made.
+
+    Another may have come first: the cluster itself, when a node was lost, with the settings as they were.
+    """
+    made = next((segment for segment in info.chain if segment.epoch == request.epoch + 1), None)
+    if made is None:
+        return False
+    members = [node for stream in made.streams for node in stream.members]
+    asked = [field.name for field, _ in request.ListFields()]
+    return (
+        all(getattr(made, name) == getattr(request, name) for name in OF_THE_SEGMENT if name in asked)
+        and all(getattr(info, name) == getattr(request, name) for name in OF_THE_LOG if name in asked)
+        and (made.replication or BROADCAST) == (request.replication or made.replication or BROADCAST)
+        and all(not request.members or node in request.members for node in members)
+        and all(name in info.pinned for name in request.pin)
+        and not any(name in info.pinned for name in request.unpin)
+    )

@@ -25,6 +25,8 @@ def draw(seed: int | str) -> Weather:
     faults, shape = _draw_store(Random(f"{seed}/store"), faults, shape)
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
+    shape = _draw_policies(Random(f"{seed}/reshaped"), _draw_quorum(Random(f"{seed}/acknowledge"), shape))
+    shape = replace(shape, conditions=_draw_conditions(seed, shape))
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -147,6 +149,29 @@ def _draw_replication(seed: int | str, shape: Shape) -> str:
     """Where somebody leads, it is a chain in some seeds."""
     led = shape.ordering == "leader" and shape.replicas > 1
     return "chain" if led and Random(f"{seed}/chain").random() < 0.3 else ""
+
+
+def _draw_quorum(random: Random, shape: Shape) -> Shape:
+    """In half of the seeds with a leader: two to five copies, on nodes enough, and any number that may acknowledge."""
+    if shape.ordering != "leader" or random.random() < 0.5:
+        return shape
+    replicas = random.choice((2, 3, 3, 4, 4, 5, 5))
+    spare = 1 if shape.rebuilds else random.choice((0, 0, 1))
+    ack = random.randint(2, replicas)
+    nodes = max(shape.nodes, replicas + spare)
+    return replace(shape, replicas=replicas, nodes=nodes, ack=0 if shape.replication else ack)
+
+
+def _draw_policies(random: Random, shape: Shape) -> Shape:
+    """In half of the seeds in which logs are changed: all that can be, and mostly more nodes to do it with."""
+    if not shape.reshapes or random.random() < 0.5:
+        return shape
+    return replace(shape, policies=True, nodes=max(shape.nodes, random.choice((1, 4, 5))))
+
+
+def _draw_conditions(seed: int | str, shape: Shape) -> bool:
+    """In half of those in which the ordering may change, whatever logs begin with."""
+    return bool(shape.reshapes) and not shape.journal and Random(f"{seed}/expected").random() < 0.5
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

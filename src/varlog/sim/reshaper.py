@@ -1,4 +1,8 @@
-"""Changes logs while a run lasts, as an operator would: other replication, more or fewer streams, new segments."""
+"""Changes logs while a run lasts, as an operator would: other replication, more or fewer streams, new segments.
+
+Where he is told to see to policies, too: how many copies acknowledge, on which nodes they are, and whether these are
+told by the leader or by one another, in any combination. What he is told was done must be what he asked for.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,6 +21,11 @@ PAUSE_SECONDS = 0.2
 """Between two attempts."""
 MOST_ATTEMPTS = 20
 """With too few nodes up, a change is refused again and again: he then leaves it."""
+KINDS = ("roll", "streams", "replicas", "ordering", "ordering")
+POLICIES = ("quorum", "quorum", "members")
+"""Kinds of change besides, where policies are seen to."""
+SETTINGS = ("ordering", "replicas", "ack", "replication", "unit")
+"""What a segment says of itself, by the names under which it is asked for."""
 
 
 class Reshaper:
@@ -29,15 +38,19 @@ class Reshaper:
         connect: Callable[[Process], Awaitable[Cluster]],
         recorder: Recorder,
         replicas: tuple[int, int],
+        *,
+        policies: bool = False,
     ) -> None:
-        """`replicas`: the fewest and the most that he may ask for."""
+        """`replicas`: the fewest and the most that he may ask for. `policies`: whether he sees to them, too."""
         self._admin = admin
         self._names = names
         self._connect = connect
         self._recorder = recorder
         self._replicas = replicas
+        self._policies = policies
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
+        self._violations: list[Violation] = []
         self.count = 0
         """How many changes were carried out."""
 
@@ -56,8 +69,10 @@ class Reshaper:
 
     async def _change(self, cluster: Cluster, name: str, random: Random) -> None:
         log = cluster.log(name)
-        kind = random.choice(("roll", "streams", "replicas", "ordering", "ordering"))
+        kind = random.choice(KINDS + POLICIES if self._policies else KINDS)
         wanted = self._wanted(kind, random)
+        if kind == "members" or (self._policies and kind in ("quorum", "ordering") and random.random() < 0.4):
+            wanted |= await self._members(cluster, wanted["replicas"], random)
         attempts = 0
         while not attempts or (attempts < MOST_ATTEMPTS and not self._stopping):
             attempts += 1
@@ -72,6 +87,7 @@ class Reshaper:
             else:
                 tell(record, told)
                 self._recorder.end(self._admin, record)
+                self._violations += not_done(wanted, told)
                 self.count += 1
                 return
 
@@ -82,23 +98,59 @@ class Reshaper:
         if kind == "streams":
             return {"streams": random.randint(1, 3)}
         replicas = random.randint(*self._replicas)
-        if kind == "replicas":
+        if kind in ("replicas", "members"):
             return {"replicas": replicas}
+        if kind == "quorum":
+            return {"replicas": replicas} | self._quorum(replicas, random)
         ordering = random.choice(("cut", "leader", "sequencer"))
         streams = random.randint(1, 1 if ordering == "leader" else 3)
-        wanted = {"ordering": ordering, "replicas": replicas, "streams": streams}
+        wanted: dict[str, Any] = {"ordering": ordering, "replicas": replicas, "streams": streams}
+        if ordering == "leader" and self._policies:
+            wanted |= self._quorum(replicas, random)
         return wanted | ({"unit": random.choice((10, 64))} if ordering == "sequencer" else {})
 
+    def _quorum(self, replicas: int, random: Random) -> dict[str, Any]:
+        """Who acknowledges, and by whom they are told. One copy of several may not, nor a part of a chain: so be it."""
+        kind = random.choice(("ack", "ack", "chain", "broadcast"))
+        if kind == "chain":
+            return {"replication": "chain"}
+        ack = random.randint(min(2, replicas), replicas)
+        return {"ack": ack} if kind == "ack" else {"ack": ack, "replication": "broadcast"}
+
+    async def _members(self, cluster: Cluster, replicas: int, random: Random) -> dict[str, Any]:
+        """On some nodes that are known, or on any if nobody can say which there are."""
+        try:
+            nodes = [node.id for node in await cluster.nodes()]
+        except VarlogError:
+            return {}
+        return {"members": random.sample(nodes, random.randint(min(replicas, len(nodes)), len(nodes)))}
+
     async def wait(self, seconds: float) -> list[Violation]:
-        """Until what he has begun is answered, for so long at most; what is wrong if he is not."""
+        """Until what he has begun is answered, for so long at most; what is wrong if he is not, or was told wrongly."""
         self._stopping = True
         if self._task is None:
             return []
         try:
             await within(self._admin.clock, seconds, self._task)
         except Timeout:
-            return [Violation("I14", "", f"changes of logs were not answered in {seconds:g} s")]
-        return []
+            return [*self._violations, Violation("I14", "", f"changes of logs were not answered in {seconds:g} s")]
+        return self._violations
+
+
+def not_done(wanted: dict[str, Any], told: LogDescription) -> list[Violation]:
+    """What was asked for, and is not so though the answer was that it is done.
+
+    He alone asks for changes of a log: others, as those who heal it, keep to what it is to be. They may choose other
+    nodes, and go on with fewer copies where nodes are away.
+    """
+    last = told.chain[-1]
+    found = {name: getattr(last, name) for name in SETTINGS} | {"replicas": told.replicas, "streams": told.streams}
+    found["replication"] = last.replication or "broadcast"  # which is all there is where nobody leads
+    wrong = {name: (asked, found[name]) for name, asked in wanted.items() if name in found and found[name] != asked}
+    return [
+        Violation("change", told.name, f"{name}: asked for was {asked}, the answer that it is done says {there}")
+        for name, (asked, there) in wrong.items()
+    ]
 
 
 def tell(record: Chain, told: LogDescription) -> None:

@@ -170,10 +170,12 @@ class Scenario:
 
     def _start_reshaper(self, admin: Process) -> None:
         if self.shape.reshapes:
-            faults, most = self.weather.faults, min(3, self.shape.nodes)
+            faults, most = self.weather.faults, min(5 if self.shape.policies else 3, self.shape.nodes)
             spared = faults.rot or faults.cold_rot or faults.lost_node  # what takes a copy must leave another
             replicas = (min(2, most) if spared else 1, most)
-            self._reshaper = Reshaper(admin, self.log_names, self._connect, self.recorder, replicas)
+            self._reshaper = Reshaper(
+                admin, self.log_names, self._connect, self.recorder, replicas, policies=self.shape.policies
+            )
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)
 
@@ -224,6 +226,7 @@ class Scenario:
                     name,
                     ordering=self.shape.ordering,
                     replicas=self.shape.replicas,
+                    ack=self.shape.ack or None,
                     streams=self.shape.streams,
                     unit=self.shape.unit or None,
                     roll_seconds=self.shape.roll_seconds,

@@ -252,8 +252,14 @@ class Shape:
     """The logs are journals: clients are candidates, and who leads appends."""
     replication: str = ""
     """Under a leader; empty: as it comes by itself."""
+    ack: int = 0
+    """Under a leader, how many copies acknowledge; 0: as many as usual."""
     reshapes: int = 0
     """So many times a log is changed while faults strike: its replication, its streams, its segment."""
+    policies: bool = False
+    """These changes are of who acknowledges, too, on which nodes, and by whom these are told; up to five copies."""
+    conditions: bool = False
+    """Clients name positions that entries are to get, also under orderings that cannot do that."""
     roll_seconds: float = 0.0
     """A segment so old is followed by the next; 0: never for that."""
     retain_seconds: float = 0.0
@@ -289,7 +295,7 @@ class Shape:
     def describe(self) -> str:
         return (
             f"{self.nodes} nodes × {self.volumes} volumes, {self.logs} logs × {self.streams} streams × {self.replicas} "
-            f"replicas under {self.ordering}"
+            f"replicas{f', {self.ack} acknowledge,' * bool(self.ack)} under {self.ordering}"
             f"{f' by {self.unit}, holes filled after {self.fill_seconds:g} s' * bool(self.unit)}"
             f"{', journals' * self.journal}{', in a chain' * bool(self.replication)}, "
             f"files of {self.file_bytes} bytes; "
@@ -300,6 +306,7 @@ class Shape:
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
+            f"{', also of who acknowledges' * self.policies}{'; positions are named' * self.conditions}"
             f"{f'; {self.archivers} archivers' * bool(self.archivers)}"
             f"{f'; segments last {self.roll_seconds:.1f} s' * bool(self.roll_seconds)}"
             f"{f'; {self.retain_seconds:.1f} s are kept' * bool(self.retain_seconds)}"
