@@ -65,6 +65,8 @@ MADE = pb.LogInfo(
     [
         ({"ordering": "leader"}, True),
         ({"ordering": "cut"}, False),
+        ({"journal": True}, False),
+        ({"journal": False}, True),
         ({"replicas": 3, "ack": 2}, True),
         ({"ack": 3}, False),
         ({"replication": "chain"}, True),

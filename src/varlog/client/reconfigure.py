@@ -86,7 +86,7 @@ async def reconfigure_log(context: LogContext, request: pb.ReconfigureLogRequest
     return changed
 
 
-OF_THE_SEGMENT = ("ordering", "replicas", "ack", "unit")
+OF_THE_SEGMENT = ("ordering", "replicas", "ack", "unit", "journal")
 OF_THE_LOG = ("streams", "roll_bytes", "roll_ms", "retain_bytes", "retain_ms", "retain_archived")
 
 

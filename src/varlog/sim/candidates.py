@@ -8,7 +8,7 @@ import asyncio
 from random import Random
 from typing import Protocol
 
-from varlog.base.errors import Fenced, Unavailable, VarlogError
+from varlog.base.errors import Fenced, Unavailable, Unsupported, VarlogError
 from varlog.client import Ack, Cluster, JournalLeader
 from varlog.sim.history import Append, Chain, fingerprint, payload_bytes
 from varlog.sim.host import Process
@@ -115,11 +115,14 @@ class Chair:
             admin.spawn(self._write(name), "chair")
 
     async def append(self, name: str, payload: bytes, timeout: float) -> Ack:
-        """Append, being elected first if need be."""
+        """Append, being elected first if need be; as everybody, if it is no journal any more."""
         async with self._locks[name]:
             if name not in self._leaders:
-                journal = await self._cluster.journal(name).__aenter__()
-                self._leaders[name] = await journal.lead(ttl=CHAIR_TTL, timeout=timeout).__aenter__()
+                try:
+                    journal = await self._cluster.journal(name).__aenter__()
+                    self._leaders[name] = await journal.lead(ttl=CHAIR_TTL, timeout=timeout).__aenter__()
+                except Unsupported:
+                    return await self._cluster.log(name).append(payload, timeout=timeout)
             leader = self._leaders[name]
         try:
             return await leader.append(payload, timeout=timeout)

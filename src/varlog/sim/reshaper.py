@@ -24,6 +24,8 @@ MOST_ATTEMPTS = 20
 KINDS = ("roll", "streams", "replicas", "ordering", "ordering")
 POLICIES = ("quorum", "quorum", "members")
 """Kinds of change besides, where policies are seen to."""
+JOURNAL_AGAIN = 0.5
+"""Of the changes of the ordering of what was made as a journal, so many make it one."""
 SETTINGS = ("ordering", "replicas", "ack", "replication", "unit")
 """What a segment says of itself, by the names under which it is asked for."""
 
@@ -40,14 +42,18 @@ class Reshaper:
         replicas: tuple[int, int],
         *,
         policies: bool = False,
+        journals: bool = False,
     ) -> None:
-        """`replicas`: the fewest and the most that he may ask for. `policies`: whether he sees to them, too."""
+        """`replicas`: the fewest and the most that he may ask for. `policies`: whether he sees to them, too.
+        `journals`: the logs are journals, which he makes ordinary logs of, and journals again.
+        """
         self._admin = admin
         self._names = names
         self._connect = connect
         self._recorder = recorder
         self._replicas = replicas
         self._policies = policies
+        self._journals = journals
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._violations: list[Violation] = []
@@ -55,7 +61,8 @@ class Reshaper:
         """How many changes were carried out."""
 
     def start(self, count: int, seconds: float, random: Random) -> None:
-        """So many changes, spread over so long."""
+        """So many changes, spread over so long; of journals twice as many, for there is a way back."""
+        count = 2 * count if self._journals else count
         self._task = self._admin.spawn(self._run(count, seconds, random), "reshape")
 
     async def _run(self, count: int, seconds: float, random: Random) -> None:
@@ -69,7 +76,8 @@ class Reshaper:
 
     async def _change(self, cluster: Cluster, name: str, random: Random) -> None:
         log = cluster.log(name)
-        kind = random.choice(KINDS + POLICIES if self._policies else KINDS)
+        kinds = KINDS + POLICIES if self._policies else KINDS
+        kind = random.choice(("ordering", *kinds) if self._journals else kinds)
         wanted = self._wanted(kind, random)
         if kind == "members" or (self._policies and kind in ("quorum", "ordering") and random.random() < 0.4):
             wanted |= await self._members(cluster, wanted["replicas"], random)
@@ -102,6 +110,8 @@ class Reshaper:
             return {"replicas": replicas}
         if kind == "quorum":
             return {"replicas": replicas} | self._quorum(replicas, random)
+        if self._journals and random.random() < JOURNAL_AGAIN:
+            return {"journal": True, "replicas": replicas}
         ordering = random.choice(("cut", "leader", "sequencer"))
         streams = random.randint(1, 1 if ordering == "leader" else 3)
         wanted: dict[str, Any] = {"ordering": ordering, "replicas": replicas, "streams": streams}

@@ -174,7 +174,13 @@ class Scenario:
             spared = faults.rot or faults.cold_rot or faults.lost_node  # what takes a copy must leave another
             replicas = (min(2, most) if spared else 1, most)
             self._reshaper = Reshaper(
-                admin, self.log_names, self._connect, self.recorder, replicas, policies=self.shape.policies
+                admin,
+                self.log_names,
+                self._connect,
+                self.recorder,
+                replicas,
+                policies=self.shape.policies,
+                journals=self.shape.journal,
             )
             chance = Random(f"{self.weather.seed}/reshaper")
             self._reshaper.start(self.shape.reshapes, self.shape.chaos_seconds, chance)

@@ -32,6 +32,9 @@ TIMEOUTS = (0.3, 2.0, 10.0)
 CANCELLED = 0.03
 """Share of appends that are cancelled soon after they were begun."""
 
+UNLED = 0.3
+"""Share of appends to a journal that are tried by who does not lead it."""
+
 CONDITIONAL = 0.2
 """Share of single appends that may get the next position only, where logs can do that."""
 
@@ -175,6 +178,8 @@ class Worker:
 
     async def _append(self, name: str, log: Log) -> None:
         to: Log | JournalLeader | None = self._candidates[name].leader if self._shape.journal else log
+        if to is None and self.random.random() < UNLED:
+            to = log  # refused, but where it is no journal any more
         if to is None:
             return
         payloads = self.make_payloads()
