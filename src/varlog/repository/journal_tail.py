@@ -18,7 +18,10 @@ from varlog.wire.proto import varlog_pb2 as pb
 ASK_S = 0.3
 """So long a member is waited for."""
 PAUSE_S = 0.005
-ROUNDS = 100
+"""After the first round; a member that is on its way answers in the next."""
+LONGEST_PAUSE_S = 0.1
+"""Between later ones: one that is away stays so for longer, and all who want to know ask for themselves."""
+ROUNDS = 20
 
 
 async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Slot:
@@ -27,6 +30,7 @@ async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Slot:
     stream = segment.streams[0]
     name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
     wanted: Slot | None = None
+    pause = PAUSE_S
     for _ in range(ROUNDS):
         found = await asyncio.gather(*(_ask(links, clock, NodeId(node), name) for node in stream.members))
         told = [status for status in found if status is not None]
@@ -38,7 +42,8 @@ async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Slot:
         wanted = most if wanted is None else wanted
         if least >= wanted:
             return least
-        await clock.sleep(PAUSE_S)
+        await clock.sleep(pause)
+        pause = min(LONGEST_PAUSE_S, 2 * pause)
     raise Unavailable("a member that does not answer may have more than the others")
 
 
