@@ -74,9 +74,9 @@ def test_streams_that_nothing_follows() -> None:
 def test_a_change_that_was_not_done() -> None:
     """Its answer was lost, and a node: the cluster itself began the next segment, with the settings as they were."""
     with swap(reconfigure, is_done=lambda *_: True):
-        result = run_seed(622)
-    assert result.invariants == ["change"]
-    assert "ordering: asked for was cut, the answer that it is done says sequencer" in result.violations[0].evidence
+        results = [run_seed(seed) for seed in (93, 300, 399)]
+    assert {name for result in results for name in result.invariants} == {"change"}
+    assert all("asked for was" in each.evidence for result in results for each in result.violations)
 
 
 def test_a_counter_that_goes_ahead() -> None:
