@@ -76,6 +76,15 @@ def test_a_conflict_with_a_tail_that_was_passed() -> None:
     assert "position 2 had been seen before it began" in conflict(4, 1)[0]
 
 
+def test_a_conflict_that_was_met_the_first_time() -> None:
+    for payload in "xy":
+        story = Story()
+        named(story.unknown("x"), 1)
+        story.ack("ab", 1)
+        named(story.refused(payload, "Conflict"), 1, 1)
+        assert bool(story.violations("conditional")) == (payload == "y")
+
+
 @pytest.mark.parametrize("then", ["", "c"])
 def test_a_conflict_for_a_position_that_was_free(then: str) -> None:
     assert "3 was free all the while" in conflict(3, 3, then=then)[0]

@@ -106,11 +106,12 @@ def _conflicts(history: LogHistory, segments: _Segments, refused: list[Append]) 
         for payload in append.payloads:
             begun[payload] = min(append.start, begun.get(payload, append.start))
     for append in refused:
+        start = begun[append.payloads[0]]  # sent again it may be told what became of the first time
         told, before = f"{describe(append)} was told that the tail is {append.value}", append.expect - 1
         if append.value == before:
             yield history.violation("conditional", f"{told}, which is where it was expected")
-        elif append.value < seen(append.start):
-            evidence = f"{told}, but position {seen(append.start)} had been seen before it began"
+        elif append.value < seen(start):
+            evidence = f"{told}, but position {seen(start)} had been seen before it began"
             yield history.violation("conditional", evidence)
         elif append.value > before and _was_free(history, segments, append, begun):
             there = history.at.get(append.expect, "nothing")
@@ -131,7 +132,7 @@ def _was_free(history: LogHistory, segments: _Segments, append: Append, begun: d
     there = history.at.get(append.expect)
     if there == JUNK or (there is not None and begun.get(there, 0) < append.end):
         return False
-    return segments.had_begun(append.expect, append.start)
+    return segments.had_begun(append.expect, begun[append.payloads[0]])
 
 
 def _unsupported(history: LogHistory, segments: _Segments, refused: list[Append]) -> Iterator[Violation]:
