@@ -54,6 +54,8 @@ class Replicas:
         self._sequencers: dict[ReplicaId, Sequencer] = {}
         self._ahead: dict[ReplicaId, Ahead] = {}
         """Of open replicas under `sequencer`."""
+        self._heads: dict[ReplicaId, None] = {}
+        """Those of them that decide what is at a slot, or did in an earlier life."""
         self.relays: dict[ReplicaId, Relay] = {}
         """Of the replicas that are in a chain behind its leader."""
         self._settling: dict[ReplicaId, asyncio.Lock] = {}
@@ -242,14 +244,16 @@ class Replicas:
         rotted on its own disk unseen: it would give such a slot to another, and cannot find out by asking the others,
         as what is on its way to them carries nobody's number. Another segment begins, in which nothing is on its way.
         """
-        if replica.state is not ReplicaState.OPEN or replica.id in self._ahead:
+        if replica.state is not ReplicaState.OPEN:
             return
-        me = self._volumes[0].identity.node_id
+        me = self._volumes[0].identity.node_id  # 0 as long as it is not known: then this is asked again
         members = [NodeId(member) for member in replica.spec.members]
         replica.last_of_chain = members[-1] == me
-        self._ahead[replica.id] = Ahead(replica, self._world.clock)
-        if members[0] != me:
+        if replica.id not in self._ahead:
+            self._ahead[replica.id] = Ahead(replica, self._world.clock)
+        if members[0] != me or replica.id in self._heads:
             return
+        self._heads[replica.id] = None
         grants = not replica.spec.index
         if new and grants:
             self._sequencers[replica.id] = Sequencer(replica)
@@ -377,6 +381,7 @@ class Replicas:
         primary = self._primaries.pop(replica, None)
         self._leaders.pop(replica, None)
         self._sequencers.pop(replica, None)
+        self._heads.pop(replica, None)
         self.relays.pop(replica, None)
         self._settling.pop(replica, None)
         ahead = self._ahead.pop(replica, None)

@@ -114,15 +114,15 @@ class Chair:
         for name in plan.log_names if plan.shape.journal else ():
             admin.spawn(self._write(name), "chair")
 
-    async def append(self, name: str, payload: bytes, timeout: float) -> Ack:
-        """Append, being elected first if need be; as everybody, if it is no journal any more."""
+    async def append(self, name: str, payload: bytes, timeout: float, stream: int | None = None) -> Ack:
+        """Append, being elected first if need be; as everybody, if it is no journal any more, to that stream."""
         async with self._locks[name]:
             if name not in self._leaders:
                 try:
                     journal = await self._cluster.journal(name).__aenter__()
                     self._leaders[name] = await journal.lead(ttl=CHAIR_TTL, timeout=timeout).__aenter__()
                 except Unsupported:
-                    return await self._cluster.log(name).append(payload, timeout=timeout)
+                    return await self._cluster.log(name).append(payload, timeout=timeout, stream=stream)
             leader = self._leaders[name]
         try:
             return await leader.append(payload, timeout=timeout)

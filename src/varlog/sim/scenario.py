@@ -380,7 +380,9 @@ class Scenario:
             left = max(0.1, deadline - self.loop.now)
             journal = self.shape.journal
             send = (
-                self._chair.append(name, payload, left) if journal else log.append(payload, stream=stream, timeout=left)
+                self._chair.append(name, payload, left, stream)
+                if journal
+                else log.append(payload, stream=stream, timeout=left)
             )
             await finish_append(self.recorder, admin, append, send)
             if append.outcome == "ack" or "Sealed" in append.error:
