@@ -56,10 +56,16 @@ def test_election_and_recovery(
     plain = Replicas.settle
 
     async def settle_later(
-        self: Replicas, of: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
+        self: Replicas,
+        of: Replica,
+        base: Glsn,
+        end: Slot,
+        sources: Sequence[int],
+        junk: Slot | None = None,
+        take: bool = False,
     ) -> None:
         await settling.wait()
-        await plain(self, of, base, end, sources, junk)
+        await plain(self, of, base, end, sources, junk, take)
 
     monkeypatch.setattr(Replicas, "settle", settle_later)
 

@@ -1,4 +1,4 @@
-"""What one member alone has when its stream ends is shown when another has it, too, or nobody else is left."""
+"""What few members have when their stream ends is shown when as many have it as acknowledge, or all that are left."""
 
 import asyncio
 from pathlib import Path
@@ -83,6 +83,47 @@ def test_those_that_lack_something_take_it_before_it_is_shown(tmp_path: Path) ->
             while await state(cluster, log, has) != pb.REPLICA_FINISHED:
                 await asyncio.sleep(0.02)
             assert await state(cluster, log, lacks) == pb.REPLICA_FINISHED
+
+    run(story())
+
+
+def test_as_many_take_it_as_an_acknowledgement_needs(tmp_path: Path) -> None:
+    """Three of five: two silent ones and one that has it may have acknowledged it, and no two may lose it again."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=6, lost_ms=60_000, heartbeat_ms=20) as cluster:
+            log = await create_led(cluster, replicas=5, ack=3)
+            leader, silent, has, *lack = log.chain[0].streams[0].members
+            await cluster.stop_repository()
+            peer = await cluster.to_node(leader)
+            assert (await append(peer, log, batch(b"a"))).message.glsn == 1
+            await cluster.stop_node(silent)
+            for node in (has, *lack):
+                while await tail(cluster, log, node) < 1:
+                    await asyncio.sleep(0.01)
+            for node in lack:
+                await sealed_by_hand(cluster, log, node)
+            doubtful = asyncio.create_task(append(peer, log, batch(b"b", sequence=1)))
+            while await tail(cluster, log, has) < 2:
+                await asyncio.sleep(0.01)
+            await cluster.stop_node(leader)
+            await asyncio.gather(doubtful, return_exceptions=True)
+            settling = [Settling(cluster, node) for node in lack]
+            await cluster.start_repository()
+            first = await ended(cluster)
+            assert (first.end, list(first.streams[0].held_by)) == (3, [has])
+            reading = asyncio.create_task(payloads(cluster, 3))
+            for each, node in zip(settling, lack, strict=True):
+                await each.asked.wait()
+                await asyncio.sleep(0.2)  # many heartbeats
+                assert [await state(cluster, log, other) for other in (has, *lack)] == [pb.REPLICA_SEALED] * 3
+                assert not reading.done(), "fewer than three have it"
+                each.go_on.set()
+                while await tail(cluster, log, node) < 2:
+                    await asyncio.sleep(0.01)
+            assert await reading == [b"a", b"b"]
+            while {await state(cluster, log, node) for node in (has, *lack)} != {pb.REPLICA_FINISHED}:
+                await asyncio.sleep(0.02)
 
     run(story())
 

@@ -306,12 +306,18 @@ class Replicas:
         return self._ahead.get(replica.id)
 
     async def settle(
-        self, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
+        self,
+        replica: Replica,
+        base: Glsn,
+        end: Slot,
+        sources: Sequence[int],
+        junk: Slot | None = None,
+        take: bool = False,
     ) -> None:
-        """Complete a sealed replica up to its end; one at a time of each."""
+        """Complete a sealed replica up to its end, or only take what it lacks of that; one at a time of each."""
         lock = self._settling.setdefault(replica.id, asyncio.Lock())
         async with lock:
-            await settle(replica, base, end, junk, [NodeId(node) for node in sources], self._connect)
+            await settle(replica, base, end, junk, [NodeId(node) for node in sources], self._connect, take=take)
 
     def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         for backup in backups:

@@ -25,15 +25,27 @@ TAIL_TIMEOUT_S = 1.5
 
 
 async def settle(
-    replica: Replica, base: Glsn, end: Slot, junk: Slot | None, sources: Sequence[NodeId], connect: Connect
+    replica: Replica,
+    base: Glsn,
+    end: Slot,
+    junk: Slot | None,
+    sources: Sequence[NodeId],
+    connect: Connect,
+    *,
+    take: bool,
 ) -> None:
-    """On return the replica has and has bound all slots before `end`, and can be finished there."""
+    """On return the replica has and has bound all slots before `end`, and can be finished there.
+
+    With `take` it has what others had, and has bound none of it: others are to have that, too, before it is shown.
+    """
     if replica.state is ReplicaState.FINISHED:
         return
     if replica.state is ReplicaState.OPEN:
         raise InvalidArgument(f"{replica.id} must be sealed before it is settled")
     await replica.flush()
     await _take_what_is_missing(replica, end if junk is None else junk, sources, connect)
+    if take:
+        return
     if junk is not None:
         await _fill(replica, junk, end)
     replica.release(base, end)

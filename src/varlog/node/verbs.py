@@ -240,8 +240,10 @@ class Verbs:
         replica = self._find(message.replica)
         if message.base:
             junk = Slot(message.junk_slot) if message.HasField("junk_slot") else None
-            await self._replicas.settle(replica, Glsn(message.base), Slot(message.end), message.sources, junk)
-        await replica.finish(Slot(message.end))
+            end = Slot(message.end)
+            await self._replicas.settle(replica, Glsn(message.base), end, message.sources, junk, message.take)
+        if not message.take:
+            await replica.finish(Slot(message.end))
         request.reply(replica.status())
 
     async def read(self, request: Request) -> None:

@@ -7,6 +7,7 @@ heartbeat shows what is missing.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 
 from google.protobuf.message import Message
 
@@ -32,7 +33,17 @@ REFUSED_S = 10.0
 """How long a node that could not open a replica comes after all others."""
 COMMITS_PER_MESSAGE = 1000
 """A node that missed more gets the rest when it has applied these."""
-MayFinish = Callable[["NodeLink", ReplicaId, pb.SegmentInfo, pb.StreamInfo], bool]
+
+
+class Step(Enum):
+    """What a member of an ended stream does next."""
+
+    WAIT = "others have to take what it shows"
+    TAKE = "take what it lacks, and show none of it"
+    FINISH = "take what it lacks, and show all"
+
+
+NextStep = Callable[["NodeLink", ReplicaId, pb.SegmentInfo, pb.StreamInfo], Step]
 _UNUSUAL: tuple[pb.LogInfo | None, int, StreamOrder | None] = (pb.LogInfo(), 0, None)
 """Of a replica that has to be compared."""
 
@@ -90,7 +101,7 @@ class NodeLinks:
         """Logs whose replicas are being opened: not known yet, and not to be dropped."""
         self.opening: dict[tuple[LogId, StreamId], None] = {}
         """The same of single streams."""
-        self.may_finish: MayFinish = lambda *_: True
+        self.next_step: NextStep = lambda *_: Step.FINISH
         """Whether a member of an ended stream may show what it has."""
         self._refused_at: dict[NodeId, float] = {}
         """When nodes last could not open a replica."""
@@ -309,8 +320,11 @@ class NodeLinks:
             self._mend(link, "trim", replica, self._trim)
         if stream.state == pb.STREAM_FINALIZED:
             segment = log.chain[replica.segment - 1]
-            if row.state != pb.REPLICA_FINISHED and self.may_finish(link, replica, segment, stream):
+            step = self.next_step(link, replica, segment, stream) if row.state != pb.REPLICA_FINISHED else Step.WAIT
+            if step is Step.FINISH:
                 self._mend(link, "seal", replica, self._seal)
+            elif step is Step.TAKE:
+                self._mend(link, "take", replica, self._have_taken)
         elif row.leads == pb.LEADS_WAITING:
             self._mend(link, "lead", replica, self._lead)
         else:
@@ -372,26 +386,46 @@ class NodeLinks:
         segment = self._catalog.log(replica.log).chain[replica.segment - 1]
         stream = next(stream for stream in segment.streams if stream.id == replica.stream)
         await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
-        request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot)
-        if segment.ordering != "cut":
-            request.base = segment.base
-            request.sources.extend(self._sources(link.node, stream))
-            if stream.HasField("junk_slot"):
-                request.junk_slot = stream.junk_slot
+        request = self._finish_request(link.node, replica, segment, stream)
         await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
         row = link.rows.get(replica)
         if row is not None and segment.ordering != "cut":
             link.waits.pop(replica, None)
             row.state = pb.REPLICA_FINISHED  # as its next report says, which others need not wait for
-            self._finish_others(replica, stream)
+            self._look_at_others(replica, stream)
+
+    async def _have_taken(self, link: NodeLink, replica: ReplicaId) -> None:
+        """What it is to show is on too few members yet: it becomes one of those that have it."""
+        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
+        stream = next(stream for stream in segment.streams if stream.id == replica.stream)
+        await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+        request = self._finish_request(link.node, replica, segment, stream)
+        request.take = True
+        status = (await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)).message
+        row = link.rows.get(replica)
+        if row is not None:
+            row.uncommitted_llsn_length = max(0, status.contiguous - (row.uncommitted_llsn_offset - 1))
+            self._look_at_others(replica, stream)
+
+    def _finish_request(
+        self, node: NodeId, replica: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo
+    ) -> pb.FinishRequest:
+        request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot)
+        if segment.ordering != "cut":
+            request.base = segment.base
+            request.sources.extend(self._sources(node, stream))
+            if stream.HasField("junk_slot"):
+                request.junk_slot = stream.junk_slot
+        return request
 
     def _sources(self, node: NodeId, stream: pb.StreamInfo) -> list[int]:
         """Who is asked for what a member lacks: those first that had everything, last those that are not here."""
         others = [other for other in stream.members if other != node]
         return sorted(others, key=lambda other: (other not in stream.held_by, other not in self._links))
 
-    def _finish_others(self, replica: ReplicaId, stream: pb.StreamInfo) -> None:
-        for node in map(NodeId, stream.held_by):
+    def _look_at_others(self, replica: ReplicaId, stream: pb.StreamInfo) -> None:
+        """More members have what it ends with: some may wait for that."""
+        for node in map(NodeId, stream.members):
             link, row = self._links.get(node), self.row(node, replica)
             if link is not None and row is not None:
                 self._compare(link, replica, row)

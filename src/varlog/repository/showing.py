@@ -1,13 +1,15 @@
-"""What a stream ends with is shown once two members have it, or all that are left.
+"""What a stream ends with is shown once as many members have it as an acknowledgement needs, or all that are left.
 
     members   1  sealed, has 12       The stream ends behind slot 11, as somebody may have been answered for it.
               2  sealed, has 10       Member 2 is finished first: it takes slots 10 and 11 from member 1, and shows
-              3  silent               them. Then comes member 1.
+              3  silent               them, as W = 2 members have them then. Then comes member 1.
 
-A member that is finished serves all of its replica, and answers those who wait for an append in it. Where one member
-alone had everything when the stream ended (`held_by`, in the record), what it answers for would be lost with it; so the
-others come first. Nothing waits for that but who wants to know what became of the last appends: the next segment takes
-others already.
+    with W = 3 of five, of which member 1 alone has slot 11: members 2 and 3 take it, and only then it is shown
+
+A member that is finished serves all of its replica, and answers those who wait for an append in it. Where fewer than W
+had everything when the stream ended (`held_by`, in the record), what they answer for could be lost with fewer nodes
+than what was acknowledged; so the others come first. Nothing waits for that but who wants to know what became of the
+last appends: the next segment takes others already.
 
 It is not waited for members that are lost, have failed or lack their replica; nor for those that get no further.
 """
@@ -16,7 +18,7 @@ from varlog.base.ids import NodeId, ReplicaId
 from varlog.core.ordering.leader import is_safe
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
-from varlog.repository.links import NodeLink, NodeLinks, slots_of
+from varlog.repository.links import NodeLink, NodeLinks, Step, slots_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 MOST_WAITS = 10
@@ -33,16 +35,26 @@ class Showing:
         self._absences = absences
         self._lost_s = lost_s
 
-    def may_finish(self, link: NodeLink, replica: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
-        """Whether a member of an ended stream may show what it has."""
-        if segment.ordering == "cut" or is_safe(len(stream.held_by), segment.ack) or link.node not in stream.held_by:
-            return True
-        others = [NodeId(node) for node in stream.members if node != link.node]
-        rows = [row for node in others if (row := self._links.row(node, replica)) is not None]
-        return (
-            any(row.state == pb.REPLICA_FINISHED for row in rows)
-            or all(self._is_out(node, replica) for node in others)
-            or self._got_no_further(link, replica, sum(map(slots_of, rows)))
+    def next_step(self, link: NodeLink, replica: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> Step:
+        """Whether a member of an ended stream may show what it has, or is first to take what it lacks."""
+        if segment.ordering == "cut" or is_safe(len(stream.held_by), segment.ack):
+            return Step.FINISH
+        left = [node for node in map(NodeId, stream.members) if node == link.node or not self._is_out(node, replica)]
+        holders = [node for node in left if self._has_all(node, replica, stream)]
+        needed = min(segment.ack, len(left))
+        if link.node not in holders:
+            return Step.FINISH if is_safe(len(holders) + 1, needed) else Step.TAKE
+        if is_safe(len(holders), needed):
+            return Step.FINISH
+        rows = [row for node in stream.members if node != link.node and (row := self._links.row(NodeId(node), replica))]
+        return Step.FINISH if self._got_no_further(link, replica, sum(map(slots_of, rows))) else Step.WAIT
+
+    def _has_all(self, node: NodeId, replica: ReplicaId, stream: pb.StreamInfo) -> bool:
+        """It has what others would take from it: all but what is to be filled."""
+        row = self._links.row(node, replica)
+        written = stream.junk_slot if stream.HasField("junk_slot") else stream.end_slot
+        return node in stream.held_by or (
+            row is not None and (row.state == pb.REPLICA_FINISHED or slots_of(row) >= written)
         )
 
     def _is_out(self, node: NodeId, replica: ReplicaId) -> bool:

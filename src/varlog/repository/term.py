@@ -48,7 +48,7 @@ class Term:
         self._links = NodeLinks(world.clock, self._scope, self.catalog, self._orderer, config.silent_ms / 1000)
         parts = (world.clock, self.catalog, self._orderer, self._links)
         absences, lost_s = Absences(world.clock, self.catalog, self._links, LOOK_S), config.lost_ms / 1000
-        self._links.may_finish = Showing(world.clock, self._links, absences, lost_s).may_finish
+        self._links.next_step = Showing(world.clock, self._links, absences, lost_s).next_step
         reconfigurer = Reconfigurer(*parts)
         self._healer = Healer(*parts, self._scope, reconfigurer, changes, absences, lost_s)
         self._roller = Roller(world.clock, self.catalog, self._links, reconfigurer, changes)

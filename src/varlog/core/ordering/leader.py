@@ -54,11 +54,10 @@ def end_of(tails: Sequence[Slot], members: int, ack: int, acknowledged: Slot | N
 
 
 def is_safe(holders: int, ack: int) -> bool:
-    """Whether what so many members hold may be answered for once its segment has ended: none of it is lost with one.
-
-    One that was acknowledged is on `ack` of them; what was on its way then may be on one alone.
+    """Whether what so many members hold may be answered for once its segment has ended: it is as safe as what was
+    acknowledged before, which is on `ack` of them. What was on its way then may be on one alone.
     """
-    return holders >= min(ack, 2)
+    return holders >= ack
 
 
 def tail_between(tails: Sequence[Slot], members: int, ack: int) -> tuple[Slot, Slot]:

@@ -240,18 +240,20 @@ class DigestReply(_message.Message):
     def __init__(self, status: _Optional[_Union[ReplicaStatus, _Mapping]] = ..., rows: _Optional[_Iterable[_Union[DigestRow, _Mapping]]] = ..., bindings: _Optional[_Iterable[_Union[Binding, _Mapping]]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
-    __slots__ = ("replica", "end", "base", "sources", "junk_slot")
+    __slots__ = ("replica", "end", "base", "sources", "junk_slot", "take")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     JUNK_SLOT_FIELD_NUMBER: _ClassVar[int]
+    TAKE_FIELD_NUMBER: _ClassVar[int]
     replica: ReplicaId
     end: int
     base: int
     sources: _containers.RepeatedScalarFieldContainer[int]
     junk_slot: int
-    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ..., base: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., junk_slot: _Optional[int] = ...) -> None: ...
+    take: bool
+    def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., end: _Optional[int] = ..., base: _Optional[int] = ..., sources: _Optional[_Iterable[int]] = ..., junk_slot: _Optional[int] = ..., take: _Optional[bool] = ...) -> None: ...
 
 class LeadRequest(_message.Message):
     __slots__ = ("replica", "base")
