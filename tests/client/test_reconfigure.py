@@ -53,6 +53,7 @@ def test_what_another_began_meanwhile_is_not_what_was_asked_for() -> None:
 
 MADE = pb.LogInfo(
     id=1,
+    replicas=3,
     streams=1,
     roll_ms=5000,
     pinned=["many_writers"],
@@ -69,6 +70,7 @@ MADE = pb.LogInfo(
         ({"journal": False}, True),
         ({"replicas": 3, "ack": 2}, True),
         ({"ack": 3}, False),
+        ({"replicas": 2}, False),
         ({"replication": "chain"}, True),
         ({"replication": "broadcast"}, False),
         ({"members": [1, 2, 3, 4]}, True),
