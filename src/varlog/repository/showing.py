@@ -1,4 +1,4 @@
-"""What a stream ends with is shown once as many members have it as an acknowledgement needs, or all that are left.
+"""What a stream ends with is shown once as many members have it as an acknowledgement needs, or all that are there.
 
     members   1  sealed, has 12       The stream ends behind slot 11, as somebody may have been answered for it.
               2  sealed, has 10       Member 2 is finished first: it takes slots 10 and 11 from member 1, and shows
@@ -11,7 +11,8 @@ had everything when the stream ended (`held_by`, in the record), what they answe
 than what was acknowledged; so the others come first. Nothing waits for that but who wants to know what became of the
 last appends: the next segment takes others already.
 
-It is not waited for members that are lost, have failed or lack their replica; nor for those that get no further.
+It is not waited for members that are lost, have failed or lack their replica; nor for those that get no further; nor
+for those that are away for a moment, if two have it: under an ordering in which all acknowledge, readers would wait.
 """
 
 from varlog.base.ids import NodeId, ReplicaId
@@ -21,6 +22,8 @@ from varlog.repository.absences import Absences
 from varlog.repository.links import NodeLink, NodeLinks, Step, slots_of
 from varlog.wire.proto import varlog_pb2 as pb
 
+FEWEST = 2
+"""So many are waited for though they are away, as long as these do not count as lost."""
 MOST_WAITS = 10
 """So many times as long as a node may be away others are waited for at most, though they get further."""
 
@@ -41,7 +44,8 @@ class Showing:
             return Step.FINISH
         left = [node for node in map(NodeId, stream.members) if node == link.node or not self._is_out(node, replica)]
         holders = [node for node in left if self._has_all(node, replica, stream)]
-        needed = min(segment.ack, len(left))
+        there = [node for node in self._links.connected() if node in left]
+        needed = min(segment.ack, len(left), max(len(there), FEWEST))
         if link.node not in holders:
             return Step.FINISH if is_safe(len(holders) + 1, needed) else Step.TAKE
         if is_safe(len(holders), needed):

@@ -29,10 +29,17 @@ def sealed_member_keeps_all() -> Iterator[None]:
     settle_to, finish_at = Replicas.settle, Replica.finish
 
     async def settle(
-        self: Replicas, replica: Replica, base: Glsn, end: Slot, sources: Sequence[int], junk: Slot | None = None
+        self: Replicas,
+        replica: Replica,
+        base: Glsn,
+        end: Slot,
+        sources: Sequence[int],
+        junk: Slot | None = None,
+        take: bool = False,
     ) -> None:
-        await settle_to(self, replica, base, end, sources, junk)
-        replica.release(base, replica.log.durable)
+        await settle_to(self, replica, base, end, sources, junk, take)
+        if not take:
+            replica.release(base, replica.log.durable)
 
     async def finish(self: Replica, end: Slot) -> None:
         await finish_at(self, end if self.spec.ordering == "cut" else max(end, self.log.durable))
