@@ -1,6 +1,6 @@
 """All that is wanted of the orderings, in one run: appends, switches, takeovers, and a repository that is stopped.
 
-./run python -m bench.orderings                everything, ten minutes and 30 GB
+./run python -m bench.orderings                everything, ten minutes and up to 60 GB
 ./run python -m bench.orderings --quick        two minutes: whether it works, not what it reaches
 ./run python -m bench.orderings --switches     the switches alone, as bench.switches
 
