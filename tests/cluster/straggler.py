@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tests.cluster.processes import PATIENCE_S
 
 import varlog
-from varlog.base.errors import Gap, Sealed, Taken, VarlogError
+from varlog.base.errors import Gap, Sealed, Taken, Unavailable, VarlogError
 from varlog.base.ids import Glsn
 from varlog.core.ordering.sequencer import Stripes
 from varlog.sim.history import Append, fingerprint, payload_bytes
@@ -80,9 +80,17 @@ class LedStraggler(Straggler):
 
     async def _send(self, payload: bytes) -> int:
         request = pb.AppendRequest(log=self._log.id, segment=self._segment.epoch, stream=self._stream.id)
-        reply = await self._peers[0].call(Method.APPEND, request, [encode_batch([payload])], timeout=PATIENCE_S)
-        assert isinstance(reply.message, pb.AppendReply)
-        return reply.message.glsn
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                reply = await self._peers[0].call(Method.APPEND, request, [encode_batch([payload])], timeout=PATIENCE_S)
+            except Unavailable:  # not taken: the node has been sealed, and has not heard yet where its segment ends
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            else:
+                assert isinstance(reply.message, pb.AppendReply)
+                return reply.message.glsn
 
 
 class GrantedStraggler(Straggler):
