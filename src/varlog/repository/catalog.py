@@ -341,12 +341,9 @@ class Catalog:
         """
         async with self._changing:
             number = LogId(log.id)
-            others = self._starts(self.may_hold(number))
-            nodes = {
-                node: start - 1 for node, start in others.items()
-            }  # they make nothing of it: their next list tells
+            # Who is no member was not asked to make any: the next list of it tells, a start is not waited for.
+            nodes = {node: start - 1 for node, start in self._starts(self.may_hold(number)).items()}
             nodes |= self._starts(members_of(self.log(number)))
-            nodes = dict(sorted(nodes.items()))
             prefix = keys.cuts(number)
             await self._commit(
                 Transaction(
