@@ -167,7 +167,7 @@ class Reconfigurer:
         number = LogId(log.id)
         granting = segment.ordering == "sequencer"
         placed = place_streams(count, segment.replicas, free, granting=granting)
-        with self._catalog.coming.counted(number, placed, ending, journal=log.journal, granting=granting):
+        with self._catalog.coming.counted(number, placed, ending, journal=segment.journal, granting=granting):
             first = await self._catalog.reserve_streams(number, count)
             opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
             self._links.opening.update(opening)
