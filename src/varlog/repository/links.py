@@ -383,11 +383,7 @@ class NodeLinks:
         await link.peer.call(Method.TRIM, request, timeout=CALL_TIMEOUT_S)
 
     async def _seal(self, link: NodeLink, replica: ReplicaId) -> None:
-        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
-        stream = next(stream for stream in segment.streams if stream.id == replica.stream)
-        await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
-        request = self._finish_request(link.node, replica, segment, stream)
-        await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)
+        segment, stream, _ = await self._ask_to_finish(link, replica, take=False)
         row = link.rows.get(replica)
         if row is not None and segment.ordering != "cut":
             link.waits.pop(replica, None)
@@ -396,27 +392,27 @@ class NodeLinks:
 
     async def _have_taken(self, link: NodeLink, replica: ReplicaId) -> None:
         """What it is to show is on too few members yet: it becomes one of those that have it."""
-        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
-        stream = next(stream for stream in segment.streams if stream.id == replica.stream)
-        await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
-        request = self._finish_request(link.node, replica, segment, stream)
-        request.take = True
-        status = (await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)).message
+        _, stream, status = await self._ask_to_finish(link, replica, take=True)
         row = link.rows.get(replica)
         if row is not None:
             row.uncommitted_llsn_length = max(0, status.contiguous - (row.uncommitted_llsn_offset - 1))
             self._look_at_others(replica, stream)
 
-    def _finish_request(
-        self, node: NodeId, replica: ReplicaId, segment: pb.SegmentInfo, stream: pb.StreamInfo
-    ) -> pb.FinishRequest:
-        request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot)
+    async def _ask_to_finish(
+        self, link: NodeLink, replica: ReplicaId, *, take: bool
+    ) -> tuple[pb.SegmentInfo, pb.StreamInfo, pb.ReplicaStatus]:
+        """Seal it, and have it finished, or only take what it lacks; what it is part of, and what it says."""
+        segment = self._catalog.log(replica.log).chain[replica.segment - 1]
+        stream = next(stream for stream in segment.streams if stream.id == replica.stream)
+        await link.peer.call(Method.SEAL, pb.SealRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+        request = pb.FinishRequest(replica=_name(replica), end=stream.end_slot, take=take)
         if segment.ordering != "cut":
             request.base = segment.base
-            request.sources.extend(self._sources(node, stream))
+            request.sources.extend(self._sources(link.node, stream))
             if stream.HasField("junk_slot"):
                 request.junk_slot = stream.junk_slot
-        return request
+        status = (await link.peer.call(Method.FINISH, request, timeout=CALL_TIMEOUT_S)).message
+        return segment, stream, status
 
     def _sources(self, node: NodeId, stream: pb.StreamInfo) -> list[int]:
         """Who is asked for what a member lacks: those first that had everything, last those that are not here."""
