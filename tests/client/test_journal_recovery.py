@@ -6,7 +6,6 @@ member 3   e1              epoch 3: the members are sealed, and those that answe
 """
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
 from varlog.base.errors import Sealed, WrongWriter
-from varlog.base.ids import Glsn, Slot
 from varlog.node.replica import Replica
 from varlog.node.replicas import Replicas
 from varlog.wire.batch import encode_batch
@@ -55,17 +53,9 @@ def test_election_and_recovery(
     settling = asyncio.Event()
     plain = Replicas.settle
 
-    async def settle_later(
-        self: Replicas,
-        of: Replica,
-        base: Glsn,
-        end: Slot,
-        sources: Sequence[int],
-        junk: Slot | None = None,
-        take: bool = False,
-    ) -> None:
+    async def settle_later(self: Replicas, of: Replica, request: pb.FinishRequest) -> None:
         await settling.wait()
-        await plain(self, of, base, end, sources, junk, take)
+        await plain(self, of, request)
 
     monkeypatch.setattr(Replicas, "settle", settle_later)
 

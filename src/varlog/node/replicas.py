@@ -305,19 +305,14 @@ class Replicas:
         """What came before its turn, where stores may."""
         return self._ahead.get(replica.id)
 
-    async def settle(
-        self,
-        replica: Replica,
-        base: Glsn,
-        end: Slot,
-        sources: Sequence[int],
-        junk: Slot | None = None,
-        take: bool = False,
-    ) -> None:
-        """Complete a sealed replica up to its end, or only take what it lacks of that; one at a time of each."""
+    async def settle(self, replica: Replica, request: pb.FinishRequest) -> None:
+        """Complete a sealed replica as FINISH wants it; one at a time of each."""
+        junk = Slot(request.junk_slot) if request.HasField("junk_slot") else None
+        base, end = Glsn(request.base), Slot(request.end)
+        sources = [NodeId(node) for node in request.sources]
         lock = self._settling.setdefault(replica.id, asyncio.Lock())
         async with lock:
-            await settle(replica, base, end, junk, [NodeId(node) for node in sources], self._connect, take=take)
+            await settle(replica, base, end, junk, sources, self._connect, take=request.take)
 
     def _forward(self, replica: Replica, backups: list[NodeId], scope: Scope) -> None:
         for backup in backups:

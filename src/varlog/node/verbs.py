@@ -239,9 +239,7 @@ class Verbs:
         assert isinstance(message, pb.FinishRequest)
         replica = self._find(message.replica)
         if message.base:
-            junk = Slot(message.junk_slot) if message.HasField("junk_slot") else None
-            end = Slot(message.end)
-            await self._replicas.settle(replica, Glsn(message.base), end, message.sources, junk, message.take)
+            await self._replicas.settle(replica, message)
         if not message.take:
             await replica.finish(Slot(message.end))
         request.reply(replica.status())

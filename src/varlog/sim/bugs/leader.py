@@ -86,16 +86,8 @@ def seal_overtakes_stores() -> Iterator[None]:
 
 @bug("a member is finished without what it lacks before the end", _is_led)
 def finished_without_settling() -> Iterator[None]:
-    async def settle(
-        self: Replicas,
-        replica: Replica,
-        base: Glsn,
-        end: Slot,
-        sources: Sequence[int],
-        junk: Slot | None = None,
-        take: bool = False,
-    ) -> None:
-        replica.release(base, end)
+    async def settle(_: Replicas, replica: Replica, request: pb.FinishRequest) -> None:
+        replica.release(Glsn(request.base), Slot(request.end))
 
     plain = Replica.finish
 

@@ -1,6 +1,6 @@
 """Bugs at the seams between segments that end: where they end, who is a member, who may read on."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -28,18 +28,10 @@ def _numbered_by_members(weather: Weather) -> bool:
 def sealed_member_keeps_all() -> Iterator[None]:
     settle_to, finish_at = Replicas.settle, Replica.finish
 
-    async def settle(
-        self: Replicas,
-        replica: Replica,
-        base: Glsn,
-        end: Slot,
-        sources: Sequence[int],
-        junk: Slot | None = None,
-        take: bool = False,
-    ) -> None:
-        await settle_to(self, replica, base, end, sources, junk, take)
-        if not take:
-            replica.release(base, replica.log.durable)
+    async def settle(self: Replicas, replica: Replica, request: pb.FinishRequest) -> None:
+        await settle_to(self, replica, request)
+        if not request.take:
+            replica.release(Glsn(request.base), replica.log.durable)
 
     async def finish(self: Replica, end: Slot) -> None:
         await finish_at(self, end if self.spec.ordering == "cut" else max(end, self.log.durable))
