@@ -1,4 +1,4 @@
-"""Reads while the trim point moves."""
+"""Reads while the trim point, or the end of what is committed, moves."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from varlog.base.errors import Trimmed
 from varlog.node.config import NodeConfig
 from varlog.node.server import StorageNode
 from varlog.sim.host import Process
-from varlog.sim.weather import DiskWeather, Latency
+from varlog.sim.weather import DiskWeather, Latency, NetworkWeather
 from varlog.transport.peer import Peer, connect
 from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
@@ -26,23 +26,32 @@ async def run_node(process: Process) -> None:
 
 async def fill(peer: Peer) -> None:
     """Ten batches of one entry; slots 0 to 4 are GLSNs 1 to 5, slots 5 to 9 are 101 to 105."""
+    await store_all(peer)
+    await commit(peer, 0, 1)
+    await commit(peer, 5, 101)
+
+
+async def store_all(peer: Peer) -> None:
     spec = pb.ReplicaSpec(replica=NAME, ordering="cut", members=[7, 8])
     await peer.call(Method.OPEN, pb.OpenRequest(spec=spec), timeout=60.0)
     batches = b"".join(encode_batch([b"entry %d" % slot]) for slot in range(10))
     store = pb.StoreRequest(log=1, segment=1, stream=1, slot=0)
     await peer.call(Method.STORE, store, [batches], timeout=60.0)
+
+
+async def commit(peer: Peer, slot: int, glsn: int) -> None:
+    """Five slots."""
     commits = pb.CommitRequest()
-    for slot, glsn in ((0, 1), (5, 101)):
-        commits.commit_results.add(
-            log_id=1,
-            segment=1,
-            log_stream_id=1,
-            committed_llsn_offset=slot + 1,
-            committed_glsn_offset=glsn,
-            committed_glsn_length=5,
-            high_watermark=glsn + 4,
-            prev_high_watermark=glsn - 1,
-        )
+    commits.commit_results.add(
+        log_id=1,
+        segment=1,
+        log_stream_id=1,
+        committed_llsn_offset=slot + 1,
+        committed_glsn_offset=glsn,
+        committed_glsn_length=5,
+        high_watermark=glsn + 4,
+        prev_high_watermark=glsn - 1,
+    )
     await peer.call(Method.ADVANCE, commits, timeout=60.0)
 
 
@@ -63,6 +72,37 @@ def test_a_reader_whose_position_is_trimmed_while_it_reads_is_told_so() -> None:
         with pytest.raises(Trimmed) as trimmed:
             await reading
         assert trimmed.value.first == 104
+
+    async def main() -> None:
+        host.start(run_node)
+        await asyncio.sleep(60.0)
+        task = client.start(work).main
+        assert task is not None
+        await task
+
+    small.run(main())
+
+
+def test_what_is_committed_while_a_search_by_time_waits_is_no_answer_to_it() -> None:
+    """The reader's connection takes nothing more for a while, and all entries are older than what is searched."""
+    small = Small(weather=NetworkWeather(delay=Latency(0.1, 0.0), window_bytes=16))
+    host = small.host("node")
+    client = small.host("client")
+
+    async def work(process: Process) -> None:
+        reader = await connect(process.world, "node:1", {}, timeout=5.0)
+        writer = await connect(process.world, "node:1", {}, timeout=5.0)
+        await store_all(writer)
+        await commit(writer, 0, 1)
+        full = pb.ReadRequest(log=1, segment=1, stream=1, slot=0)
+        process.spawn(anext(aiter(reader.stream(Method.READ, full, timeout=60.0))), "fill the window")
+        await process.clock.sleep(0.02)
+        search = pb.ReadRequest(log=1, segment=1, stream=1, time_us=1, max_batches=1)
+        searching = process.spawn(anext(aiter(reader.stream(Method.READ, search, timeout=60.0))), "search")
+        await process.clock.sleep(0.02)
+        await commit(writer, 5, 6)
+        part = await searching
+        assert (len(part.body), part.message.status.committed) == (0, 10)
 
     async def main() -> None:
         host.start(run_node)

@@ -75,10 +75,12 @@ class _Reading:
         self._batches_left = message.max_batches
 
     async def run(self) -> None:
+        await self._request.sendable()
+        # No pause from here to the look at what is committed: to a search by time that found nothing, what is committed
+        # behind it is no answer.
         slot = await self._first_slot()
         first = True
         while True:
-            await self._request.sendable()
             run, bindings, last = await self._next(slot)
             last = last or (run.end >= self._replica.log.committed and self._is_last())
             if run.end > run.slot or first or last:
@@ -90,6 +92,7 @@ class _Reading:
             await self._replica.committed_beyond(slot)
             if self._replica.failure is not None and not self._replica.gave_up:
                 raise self._replica.failure
+            await self._request.sendable()
 
     def _is_last(self) -> bool:
         """At the committed end: does the stream of parts end here?"""
