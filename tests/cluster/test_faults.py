@@ -9,8 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from tests.cluster.chaos import Chaos, Fault
+from tests.cluster.client_program import LEAD_TTL_S
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
+from tests.cluster.led import JournalTrial, Leading
 from tests.cluster.numbering import LOST_S, Numbering
 from tests.cluster.processes import VARLOG, Process
 from tests.cluster.trial import Trial
@@ -36,6 +39,7 @@ def try_it(
     streams: int = 2,
     ordering: str = "cut",
     replication: str = "",
+    journal: bool = False,
 ) -> list[Replica]:
     """Run a trial and print what happened in it. The first client is a subscriber that nothing strikes.
 
@@ -43,12 +47,18 @@ def try_it(
     """
     cluster.ask(
         lambda asked: asked.create_log(
-            "orders", ordering=ordering, replicas=replicas, streams=streams, replication=replication
+            "orders",
+            ordering=ordering,
+            replicas=replicas,
+            streams=streams,
+            replication=replication,
+            journal=journal,
         )
     )
     follower = Process("tail", cluster.folder, [VARLOG, "--cluster", cluster.url, "-o", "json", "tail", "orders", "-f"])
     cluster.processes.append(follower)
-    trial = Trial(cluster, Chaos(SEED, faults), cluster.clients[0], follower)
+    kind = JournalTrial if journal else Trial
+    trial = kind(cluster, Chaos(SEED, faults), cluster.clients[0], follower)
     trial.run(seconds)
     print(trial.summary())
     assert trial.counts["entries acked"] > 100
@@ -149,6 +159,24 @@ def test_kill_and_pause_members_of_a_leader_s_chain(tmp_path: Path) -> None:
         ]
         replicas = try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader", replication="chain")
         assert len({replica.segment for replica in replicas}) > 1, "segments ended"
+
+
+@pytest.mark.parametrize("replication", ["broadcast", "chain"])
+def test_kill_and_pause_leaders_and_members_of_a_journal(replication: str, tmp_path: Path) -> None:
+    """Whoever sleeps until another leads can acknowledge nothing when it wakes up (I11)."""
+    with real_cluster(tmp_path, nodes=4, seed=SEED) as cluster:
+        candidates = add_clients(cluster, "lead", "lead", "lead")
+        cluster.add_client("look", "orders")
+        leading = Leading(cluster, candidates, "orders")
+        faults = [
+            Fault("kill", cluster.nodes, every_s=2.5, lasts_s=1.0),
+            Fault("pause", cluster.nodes, every_s=4.0, lasts_s=LOST_S + 1.0),
+            Fault("kill", candidates, every_s=2.0, lasts_s=0.5),
+            Fault("pause", candidates, 3.0, 4 * LEAD_TTL_S, LEAD_TTL_S, aim=leading.aim, until=leading.is_over),
+        ]
+        replicas = try_it(cluster, faults, CHAOS_S, streams=1, ordering="leader", replication=replication, journal=True)
+        assert len({replica.segment for replica in replicas}) > 1, "segments ended"
+        assert leading.overtaken
 
 
 def test_kill_and_pause_sequencers_chain_members_and_their_writers(tmp_path: Path) -> None:

@@ -6,22 +6,12 @@ from pathlib import Path
 from tests.cluster.audit import appends_of, read_log, save_history
 from tests.cluster.client_program import LEAD_TTL_S
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
+from tests.cluster.led import describe, leader_of
 from tests.cluster.processes import eventually
 
 import varlog
 from varlog.sim.checkers import check_history
 from varlog.sim.history import Append, Record
-
-
-def describe(cluster: RealCluster) -> varlog.LogDescription:
-    info = cluster.ask(lambda asked: asked.log("wal").info())
-    assert isinstance(info, varlog.LogDescription)
-    return info
-
-
-def leader_of(cluster: RealCluster, candidates: list[ClientProcess]) -> ClientProcess | None:
-    name = describe(cluster).chain[-1].leader
-    return next((each for each in candidates if each.name == name), None)
 
 
 def another_leads(cluster: RealCluster, candidates: list[ClientProcess], old: ClientProcess) -> ClientProcess:

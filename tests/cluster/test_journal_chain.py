@@ -7,15 +7,15 @@ on in the next segment with what it had under way.
 import time
 from pathlib import Path
 
-from tests.cluster.audit import appends_of, recorded_chain
+from tests.cluster.audit import appends_of
 from tests.cluster.chaos import Chaos
 from tests.cluster.cluster import ClientProcess, RealCluster, real_cluster
+from tests.cluster.led import JournalTrial
 from tests.cluster.numbering import Numbering
 from tests.cluster.processes import PATIENCE_S, eventually
-from tests.cluster.trial import BOUND_S, Trial
 
 import varlog
-from varlog.sim.history import Append, Chain, Expectation
+from varlog.sim.history import Append, Chain
 
 MIDDLE, LAST = 1, 2
 """Places in a chain of three."""
@@ -72,25 +72,6 @@ class MembersKilled(Chaos):
             return None
 
         return eventually(look, f"segment {old.epoch} is followed by another"), waited[-1]
-
-
-class JournalTrial(Trial):
-    """To a journal its leader alone appends: nobody else can try whether it takes anything."""
-
-    def _probe(self, healed: float) -> None:
-        def acked() -> list[Append]:
-            appends = [each for client in self.cluster.clients for each in appends_of(client)]
-            return [each for each in appends if each.outcome == "ack" and each.start_time > healed]
-
-        first = eventually(acked, "the journal takes an append")[0]
-        expected = Expectation(log=self.log, stream=first.stream, healed_time=healed, bound=BOUND_S)
-        self.probed = [expected]
-        with self.cluster.connected() as cluster:
-            self.records.append(recorded_chain(cluster.log(self.log)))
-        self.recovered_s = (first.end_time or healed) - healed
-
-    def _append_last(self, log: "varlog.sync.Log") -> None:
-        """There is no junk at the tail of a journal."""
 
 
 def test_the_middle_and_the_end_of_the_chain_are_killed(tmp_path: Path) -> None:
