@@ -427,3 +427,26 @@ def test_who_is_not_the_head_goes_on_after_a_start(tmp_path: Path) -> None:
             assert (await store(await cluster.to_node(2), 3, following)).contiguous == 4
 
     run(story())
+
+
+def test_what_the_last_member_takes_before_others_have_it_is_not_shown(tmp_path: Path) -> None:
+    """Also where it was told, while the segment was open, that all it has is in the log (I2)."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            peers = [await cluster.to_node(number) for number in (1, 2, 3)]
+            for peer in peers:
+                await open_replica(peer, 1, 2, 3)
+                await store(peer, 0, batch(b"a"))
+            await store(peers[0], 1, batch(b"b", sequence=1))
+            for peer in peers:
+                await seal(peer)
+            take = pb.FinishRequest(replica=NAME, base=1, end=2, sources=[1], take=True)
+            status = (await peers[2].call(Method.FINISH, take, timeout=TIMEOUT_S)).message
+            assert isinstance(status, pb.ReplicaStatus)
+            assert (status.contiguous, status.committed) == (2, 1)
+            assert [slot for slot, _ in await contents(peers[2])] == [0]
+            await finish(peers[2], 2, sources=(1,))
+            assert [slot for slot, _ in await contents(peers[2])] == [0, 1]
+
+    run(story())

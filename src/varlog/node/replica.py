@@ -444,6 +444,9 @@ class Replica:
             raise self._failure
         if self.state is ReplicaState.OPEN:
             self.log.stage_seal()
+            if self._released is not None:  # what comes from here on, others are to have before it is shown
+                base, upto = self._released
+                self._released = (base, min(upto, self.log.appended))
         self.closed = ""  # what it would not give to another is not given any more
         await self.flush()
 
