@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.servers import run
+from tests.servers import TIMEOUT_S, batch, run, servers
 from tests.storage.crash_disk import CrashDisk
 
 from varlog.base.errors import (
@@ -14,6 +14,7 @@ from varlog.base.errors import (
     NoSpace,
     NotFound,
     ReplicaFailed,
+    Timeout,
     Unavailable,
     Unsupported,
     VarlogError,
@@ -24,14 +25,15 @@ from varlog.node import NodeConfig, StorageNode
 from varlog.node import replica as replica_module
 from varlog.node.pace import Pace
 from varlog.node.replicas import Replicas
-from varlog.ports.disk import DiskFailed
+from varlog.ports.disk import Disk, DiskFailed
 from varlog.runtime.disk import RealDisk
-from varlog.storage import search
+from varlog.storage import folders, search, volume
 from varlog.storage.layout import SMALLEST_FILE_BYTES
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.transport.peer import Peer
 from varlog.transport.world import real_world
+from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -197,5 +199,78 @@ def test_what_is_left_of_a_replica_on_one_volume_keeps_it_from_the_others() -> N
         assert "replicas/7.1.1/spec" in small.paths()
         assert "replicas/7.1.1/spec" not in large.paths()
         await replicas.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("gone", ["deadline", "connection"])
+def test_a_drop_goes_on_though_nobody_waits_for_it(gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is half gone is in no report, so that nobody would ask again before the node starts anew."""
+    go_on, begun = asyncio.Event(), asyncio.Event()
+    plain = folders.drop_folder
+
+    async def drop_folder(disk: Disk, folder: str) -> None:
+        begun.set()
+        await go_on.wait()
+        await plain(disk, folder)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            name = pb.ReplicaId(log=99, segment=1, stream=1)
+            spec = pb.ReplicaSpec(replica=name, ordering="cut", members=[1])
+            await peer.call(Method.OPEN, pb.OpenRequest(spec=spec), timeout=TIMEOUT_S)
+            folder = tmp_path / "node1" / "replicas" / "99.1.1"
+            assert folder.exists()
+            monkeypatch.setattr(volume, "drop_folder", drop_folder)
+            request = pb.DropRequest(replica=name)
+            if gone == "deadline":
+                with pytest.raises(Timeout):
+                    await peer.call(Method.DROP, request, timeout=0.05)
+            else:
+                asked = asyncio.ensure_future(peer.call(Method.DROP, request, timeout=TIMEOUT_S))
+                await begun.wait()
+                peer.close()
+                await asyncio.wait([asked])
+                assert asked.exception() is not None
+            await asyncio.sleep(0.1)
+            go_on.set()
+            while folder.exists():
+                await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_finish_is_seen_to_its_end_though_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers at the end are told, and what was kept in memory goes."""
+    go_on = asyncio.Event()
+    plain = ReplicaLog.sync
+
+    async def sync(self: ReplicaLog) -> None:
+        if self.end is not None:
+            await go_on.wait()
+        await plain(self)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            name = pb.ReplicaId(log=99, segment=1, stream=1)
+            spec = pb.ReplicaSpec(replica=name, ordering="leader", members=[7, 8], ack=2)
+            await peer.call(Method.OPEN, pb.OpenRequest(spec=spec), timeout=TIMEOUT_S)
+            stored = pb.StoreRequest(log=99, segment=1, stream=1, slot=0, base=1, committed=1)
+            await peer.call(Method.STORE, stored, [batch(b"a")], timeout=TIMEOUT_S)
+            await peer.call(Method.SEAL, pb.SealRequest(replica=name), timeout=TIMEOUT_S)
+            replica = cluster.nodes[1]._replicas.find(99, 1, 1)
+            ended = asyncio.Event()
+            replica.on_end.append(ended.set)
+            monkeypatch.setattr(ReplicaLog, "sync", sync)
+            with pytest.raises(Timeout):
+                await peer.call(Method.FINISH, pb.FinishRequest(replica=name, base=1, end=1), timeout=0.2)
+            await asyncio.sleep(0.1)  # the node hears that nobody waits
+            assert not ended.is_set()
+            go_on.set()
+            await ended.wait()
 
     run(story())

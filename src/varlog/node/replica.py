@@ -464,7 +464,12 @@ class Replica:
             self.log.stage_finish(end)
             for callback in self.on_finish:
                 callback(end)  # before the sync: the end is on record already, and appends wait to go elsewhere
+            self.after_sync(self._finished)  # also when who asks has gone by then
         await self.flush()
+
+    def _finished(self, error: VarlogError | None) -> None:
+        if error is not None:
+            return
         self._readers.wake()
         self._forget_recent()
         self.log.forget_recent()

@@ -21,7 +21,7 @@ from varlog.node.sequencer import Sequencer
 from varlog.node.settle import settle
 from varlog.node.takeback import TakeBack
 from varlog.ports import World
-from varlog.runtime.scope import Scope
+from varlog.runtime.scope import Scope, result_of
 from varlog.storage.folders import drop_folder
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume, newest
@@ -68,6 +68,8 @@ class Replicas:
         self._copies: dict[ReplicaId, Copy] = {}
         """Replicas in the making: they are none yet."""
         self._copying = Scope()
+        self._dropping: dict[tuple[ReplicaId, int, bool], asyncio.Task[None]] = {}
+        """By what was asked for."""
         self._pace = pace
         self._tell = tell
         self.on_damage: Callable[[Replica], None] = lambda replica: None
@@ -423,9 +425,19 @@ class Replicas:
     async def drop(self, replica: ReplicaId, before: int = 0, *, copy_only: bool = False) -> None:
         """DROP: forget a replica and give its space back. One that is not there is gone already.
 
+        It is done to its end though who asked does not wait for that: what is half gone nobody would ask for again.
         With `before` not one that was made by a copy of this number or a later one: the word to drop what was
         there earlier may come late, or twice.
         """
+        what = (replica, before, copy_only)
+        dropping = self._dropping.get(what)
+        if dropping is None:
+            work = self._drop(replica, before, copy_only=copy_only)
+            dropping = self._dropping[what] = self._copying.spawn(work, name=f"drop {replica}")
+            dropping.add_done_callback(lambda _: self._dropping.pop(what, None))
+        await result_of(dropping, "the node ends")
+
+    async def _drop(self, replica: ReplicaId, before: int, *, copy_only: bool) -> None:
         async with self._changing:
             known, copy = self.get(replica), self._copies.get(replica)
             if copy is not None and not (before and copy.spec.copy >= before):
