@@ -10,6 +10,7 @@ from tests.servers import TIMEOUT_S, Servers, batch, run, servers
 
 import varlog
 from varlog.base.errors import WrongWriter
+from varlog.client import journal_leader
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -357,5 +358,59 @@ def test_segments_roll_by_size_onto_other_nodes_under_the_same_leader(tmp_path: 
                 before, after = (set(info.chain[at].streams[0].members) for at in (first - 1, first))
                 assert after - before, "on nodes that had less"
                 assert [payload[:1] for payload in await payloads(journal)] == [b"\x00", b"\x01", b"\x02", b"n"]
+
+    run(story())
+
+
+def test_a_candidate_leads_once(tmp_path: Path) -> None:
+    """Under its id there may be a segment that it has left: members would take what it sends for what they have."""
+
+    async def story() -> None:
+        async with servers(tmp_path, 3) as cluster, connected(cluster) as client, client.journal("wal") as journal:
+            candidate = journal.lead()
+            async with candidate as leader:
+                await leader.append(b"a")
+                with pytest.raises(varlog.InvalidArgument, match="leads once"):
+                    await candidate.__aenter__()
+                await leader.append(b"b")
+            with pytest.raises(varlog.InvalidArgument, match="leads once"):
+                await candidate.__aenter__()
+            async with journal.lead() as other:
+                await other.append(b"c")
+            assert await payloads(journal) == [b"a", b"b", b"c"]
+
+    run(story())
+
+
+def test_a_segment_that_is_over_while_the_leader_looks_for_it_is_looked_for_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_leader, "pause", lambda *_: 0.02)
+
+    async def story() -> None:
+        async with led(tmp_path) as (_, _, journal, leader):
+            leadership, routes = leader._leadership, journal._context.routes
+            looks, first = 0, leader.epoch
+            plain = routes.refresh
+
+            async def refresh(timeout: float) -> None:
+                nonlocal looks
+                looks += 1
+                await plain(timeout)
+
+            def over_at_once() -> None:
+                if leader.epoch > first:
+                    routes.listeners.remove(over_at_once)
+                    leadership.is_over()
+
+            monkeypatch.setattr(routes, "refresh", refresh)
+            leadership.is_over()
+            routes.listeners.append(over_at_once)
+            await journal.reconfigure(roll=True)
+            while leader.epoch == first:
+                await asyncio.sleep(0.01)
+            before = looks
+            while looks < before + 3:
+                await asyncio.sleep(0.01)
 
     run(story())

@@ -68,8 +68,11 @@ class Leadership:
         self._deadlines = Deadlines(self._world.clock, self._expire)
         self._scope = Scope()
         self._segment: LedSegment | None = None
+        self._opened = False
         self._ended: VarlogError | None = Unavailable("not elected yet: lead inside `async with journal.lead()`")
         """Why nothing more can be appended."""
+        self._over: LedSegment | None = None
+        """The last one of which a member has said that it takes nothing more."""
         self._looking: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._shown = 0
@@ -85,7 +88,11 @@ class Leadership:
     # ------------------------------------------------------------ coming and going
 
     async def open(self) -> None:
-        """Wait until it is elected."""
+        """Wait until it is elected, which happens once: under its id there is perhaps a segment that it has left, and
+        members would take what it sends now for what they have of that."""
+        if self._opened:
+            raise InvalidArgument("a candidate leads once; take another from journal.lead()")
+        self._opened = True
         try:
             info = await self._lease.campaign(self._patience)
         except (VarlogError, asyncio.CancelledError):
@@ -228,17 +235,19 @@ class Leadership:
 
     def is_over(self) -> None:
         """What has become of the segment? The repository knows, or will soon."""
+        self._over = self._segment
         if self._looking is None:
-            self._looking = self._scope.spawn(self._look(self._segment), name="look for the next segment")
+            self._looking = self._scope.spawn(self._look(), name="look for the next segment")
 
-    async def _look(self, segment: LedSegment | None) -> None:
+    async def _look(self) -> None:
+        """Also for one that begins, and is over, while it looks."""
         failures = 0
-        while self._segment is segment and self._ended is None:
+        while self._segment is self._over and self._ended is None:
             try:
                 await self._context.routes.refresh(self._timeout)
             except VarlogError:
                 failures += 1
-            if self._segment is segment and self._ended is None:
+            if self._segment is self._over and self._ended is None:
                 await self._world.clock.sleep(pause(self._world, failures))
         self._looking = None
 
