@@ -335,13 +335,16 @@ def test_a_primary_that_stands_still_holds_up_nothing_once_its_stream_has_ended(
     run(story())
 
 
-def test_an_append_to_a_log_that_is_removed_is_of_unknown_outcome_and_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ordering", ["cut", "sequencer"])
+def test_an_append_to_a_log_that_is_removed_is_of_unknown_outcome_and_given_up(ordering: str, tmp_path: Path) -> None:
+    """Nothing of it comes into a log that is made anew under the same name."""
+
     async def story() -> None:
         async with (
             servers(tmp_path, nodes=2, lost_ms=60_000) as made,
             connect(f"varlog://{made.repository_address}") as client,
         ):
-            log = await client.create_log("orders", replicas=2)
+            log = await client.create_log("orders", replicas=2, ordering=ordering)
             await log.append(b"first")
             await made.stop_node((await log.info()).chain[0].streams[0].members[1])
             waiting = asyncio.ensure_future(log.append(b"second", timeout=60.0))
@@ -349,6 +352,9 @@ def test_an_append_to_a_log_that_is_removed_is_of_unknown_outcome_and_given_up(t
             await client.remove_log("orders")
             with pytest.raises(OutcomeUnknown, match="the log was removed"):
                 await waiting
+            again = await client.create_log("orders", replicas=1, ordering=ordering)
+            assert (await again.append(b"third")).first == 1
+            assert [entry.payload async for entry in again.subscribe(1, wait=False)] == [b"third"]
 
     run(story())
 

@@ -12,7 +12,7 @@ from tests.servers import TIMEOUT_S, Servers, batch, run, servers
 import varlog
 from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
-from varlog.client import chain, lookup, retry
+from varlog.client import chain, chain_writer, lookup, retry
 from varlog.client.chain import Chain, Over
 from varlog.client.chunk import Chunk
 from varlog.client.columns import many_entries
@@ -244,5 +244,35 @@ def test_a_batch_for_a_log_that_was_made_anew_is_not_carried_on(tmp_path: Path) 
                 routes.adopt(await record(cluster))
                 with pytest.raises(Over):
                     await old._wait(Unavailable("nobody is there"), 1)
+
+    run(story())
+
+
+# ---------------------------------------------------------------- a log that is removed
+
+
+def test_nobody_looks_for_an_append_in_a_log_that_was_removed_behind_its_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = asyncio.Event()
+
+    async def header_at(*_: Any) -> Any:
+        looked.set()
+        raise Unavailable("nobody answers")
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=100) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                log = client.log("orders")
+                await log.append(b"a")
+                monkeypatch.setattr(chain_writer, "header_at", header_at)
+                last = (await log.info()).chain[0].streams[0].members[-1]
+                await cluster.stop_node(last)
+                waiting = asyncio.ensure_future(log.append(b"b", timeout=TIMEOUT_S))
+                await looked.wait()
+                await client.remove_log("orders")
+                with pytest.raises(OutcomeUnknown, match="the log was removed"):
+                    await waiting
 
     run(story())

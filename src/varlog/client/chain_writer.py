@@ -341,9 +341,9 @@ class ChainWriter:
         try:
             if placed is not None and not await self._is_there(batch, *placed):
                 placed = None
-        except Trimmed as trimmed:
+        except (Trimmed, OutcomeUnknown) as error:
             self._end(flight)
-            self._doubtful(batch, trimmed.message)
+            self._doubtful(batch, error.message)
             return
         if self._closed:
             return
@@ -355,14 +355,16 @@ class ChainWriter:
 
     async def _is_there(self, batch: Carried, index: int, slot: Slot) -> bool:
         await self._over.wait()
-        route = self._routes.now(self._chains[index].route)
-        if route.end is None or slot >= route.end:
-            return False
         mine = check_batch(batch.data)
         failures = 0
         while not self._closed:
+            route = self._routes.now(self._chains[index].route)
+            if route.end is None or route not in self._routes.streams:
+                raise OutcomeUnknown("the log was removed while it was on its way")
+            if slot >= route.end:
+                return False
             try:
-                there = await header_at(self._context, self._routes.now(route), slot, failures)
+                there = await header_at(self._context, route, slot, failures)
             except Trimmed:
                 raise
             except VarlogError:
