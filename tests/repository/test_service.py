@@ -1,14 +1,25 @@
 """The repository's methods over a real connection, and what survives its restart."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.servers import TIMEOUT_S, append, batch, run, servers
 
-from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, NotWritten, Unavailable, Unsupported
+from varlog.base.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    NotLeader,
+    NotWritten,
+    Unavailable,
+    Unsupported,
+    VarlogError,
+)
 from varlog.base.ids import LogId
 from varlog.repository import keys
+from varlog.repository.freshness import Freshness
 from varlog.transport.peer import Peer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -259,5 +270,35 @@ def test_a_watcher_that_leaves_is_forgotten(tmp_path: Path) -> None:
             async with asyncio.timeout(TIMEOUT_S):
                 while waiting:
                     await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_repository_that_may_have_lost_the_lead_calls_no_log_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been made while another led: clients would give up what is on its way to it."""
+
+    def unsure(self: Freshness, done: Callable[[VarlogError | None], None]) -> None:
+        done(NotLeader("this repository no longer leads; ask another"))
+
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            known = await cluster.create_log()
+            monkeypatch.setattr(Freshness, "confirm", unsure)
+            peer = await cluster.to_repository()
+            found = (await peer.call(Method.GET_LOG, pb.GetLogRequest(name="orders"), timeout=TIMEOUT_S)).message
+            assert found == known, "what is there needs no store that answers"
+            unknown = known.id + 1
+            for method, message in (
+                (Method.GET_LOG, pb.GetLogRequest(name="others")),
+                (Method.TAIL, pb.TailRequest(log=unknown)),
+                (Method.LEAD_LOG, pb.LeadLogRequest(log=unknown, act=pb.CAMPAIGN)),
+            ):
+                with pytest.raises(NotLeader):
+                    await peer.call(method, message, timeout=TIMEOUT_S)
+            watched = peer.stream(Method.WATCH_LOG, pb.GetLogRequest(name="others"), timeout=TIMEOUT_S)
+            with pytest.raises(NotLeader):
+                await anext(aiter(watched))
 
     run(story())

@@ -112,7 +112,7 @@ class Service:
             Method.REMOVE_NODE: self._to_the_end(self._operations.remove_node),
             Method.LEASE: self.lease,
             Method.RECONFIGURE_LOG: self._to_the_end(self._logs.reconfigure),
-            Method.LEAD_LOG: self._elections.lead,
+            Method.LEAD_LOG: self.lead_log,
             Method.SCRUB_NODE: self._operations.scrub_node,
             Method.GATHER: self.gather,
             Method.FORWARD: self.forward,
@@ -192,13 +192,23 @@ class Service:
 
     # ------------------------------------------------------------ looking at logs
 
-    def get_log(self, request: Request) -> None:
-        request.reply(self._catalog.served(self._catalog.log_named(request.message.name)))
+    async def _log_named(self, name: str) -> pb.LogInfo:
+        """That there is none is said only by who leads for certain: what is on its way to a log that was removed is
+        given up. What there is needs no store that answers."""
+        try:
+            return self._catalog.log_named(name)
+        except NotFound:
+            await self._freshness.confirmed()
+            return self._catalog.log_named(name)
+
+    async def get_log(self, request: Request) -> None:
+        request.reply(self._catalog.served(await self._log_named(request.message.name)))
 
     async def watch_log(self, request: Request) -> None:
         """Parts: the log as it is, and again whenever it or a member's address changes; ends when it is removed."""
         last: pb.LogInfo | None = None
         while True:
+            await self._log_named(request.message.name)
             with self._catalog.changed() as changed:
                 served = self._catalog.served(self._catalog.log_named(request.message.name))
                 if last is not None and served.id != last.id:
@@ -208,13 +218,17 @@ class Service:
                     last = served
                 await changed
 
+    def lead_log(self, request: Request) -> None:
+        known = LogId(request.message.log) in self._catalog.logs
+        (self._elections.lead if known else self._fresh(self._elections.lead))(request)
+
     def list_logs(self, request: Request) -> None:
         logs = [self._catalog.served(log) for log in self._catalog.logs.values()]
         request.reply(pb.ListLogsReply(logs=logs))
 
     def tail(self, request: Request) -> Awaitable[None] | None:
-        log = self._catalog.log(request.message.log)
-        if log.sealed or log.chain[-1].ordering == "cut":
+        log = self._catalog.logs.get(LogId(request.message.log))
+        if log is None or log.sealed or log.chain[-1].ordering == "cut":
             return self._fresh(self._tail_by_cut)(request)
         return self._tail_by_leader(request)
 
