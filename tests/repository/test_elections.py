@@ -9,6 +9,7 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
 from varlog.repository.elections import MOST_TTL_MS, Elections
+from varlog.repository.orderer import Orderer
 from varlog.transport.peer import Peer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -173,5 +174,33 @@ def test_no_candidate_whose_connection_has_ended_is_elected(tmp_path: Path) -> N
                 peer.close()
             while elections(cluster)._peers:
                 await asyncio.sleep(0.005)
+
+    run(story())
+
+
+def test_the_time_that_it_takes_to_read_all_logs_is_not_that_of_leaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the repository serves they cannot give their word to it."""
+    plain = Orderer.load
+
+    async def story() -> None:
+        async with servers(tmp_path) as cluster:
+            log = await create(cluster)
+            log = (await campaign(await cluster.to_repository(), log, 1)).log
+            loaded = 0.0
+
+            async def load(self: Orderer, info: pb.LogInfo) -> None:
+                nonlocal loaded
+                await asyncio.sleep(0.05)
+                await plain(self, info)
+                loaded = cluster.world.clock.now()
+
+            await cluster.stop_repository()
+            monkeypatch.setattr(Orderer, "load", load)
+            await cluster.start_repository()
+            peer = await cluster.to_repository()
+            await peer.call(Method.LIST_LOGS, pb.ListLogsRequest(), timeout=TIMEOUT_S)
+            assert elections(cluster)._over_at(log) >= loaded + MOST_TTL_MS / 1000
 
     run(story())

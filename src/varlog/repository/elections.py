@@ -176,6 +176,7 @@ class Elections:
 
     async def run(self) -> None:
         """Until cancelled: one journal whose members do not answer keeps nobody else from leading."""
+        self._began = self._clock.now()  # until now nobody could give word, however long it took to read the logs
         while True:
             timer = self._clock.call_later(max(SOON_S, self._next() - self._clock.now()), self._wake.set)
             await self._wake.wait()
