@@ -1,6 +1,7 @@
 """Calls and pushes between two peers: answers, errors, deadlines, cancellation, lost and doubled frames."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from tests.transport.pipe import ASK, Pair, answer, never, settle
@@ -10,6 +11,7 @@ from varlog.base.errors import (
     Corrupt,
     InvalidArgument,
     NoSpace,
+    NotFound,
     Timeout,
     TooLarge,
     Unavailable,
@@ -23,6 +25,10 @@ from varlog.transport.peer import Reply, Request
 from varlog.wire.frame import Frame, Kind
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+
+
+def refuse(request: Request) -> None:
+    request.fail(NotFound("there is no such log"))
 
 
 def test_an_answer_has_its_message_and_body() -> None:
@@ -153,12 +159,18 @@ def test_what_is_not_served_or_not_readable_is_refused_and_the_connection_lives(
     asyncio.run(main())
 
 
-def test_an_unreadable_answer_is_corrupt() -> None:
+@pytest.mark.parametrize("answered", [answer, refuse])
+def test_an_answer_that_cannot_be_read_tells_nothing_of_what_became_of_the_request(
+    answered: Callable[[Request], None],
+) -> None:
+    """It must not be taken for a refusal, as `Corrupt` would be."""
+
     async def main() -> None:
-        pair = Pair({Method.TAIL: answer})
+        pair = Pair({Method.TAIL: answered})
         pair.server_channel.filter = lambda frame: [frame._replace(header=b"\xff\xff\xff")]
-        with pytest.raises(Corrupt):
+        with pytest.raises(VarlogError, match="cannot be read") as unknown:
             await pair.client.call(Method.TAIL, ASK, timeout=1)
+        assert type(unknown.value) is VarlogError
 
     asyncio.run(main())
 

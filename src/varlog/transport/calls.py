@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, Message
 
-from varlog.base.errors import ConnectionLost, Corrupt, Overloaded, Timeout, Unavailable, VarlogError
+from varlog.base.errors import ConnectionLost, Overloaded, Timeout, Unavailable, VarlogError
 from varlog.transport import limits
 from varlog.transport.errors import decode_error
 from varlog.transport.parts import PartStream, Reply, window_units
@@ -125,7 +125,8 @@ class Calls:
         try:
             future.set_result(Reply(kind.FromString(frame.header), frame.body))
         except DecodeError:
-            future.set_exception(Corrupt(f"an answer of {self._peer.remote} cannot be read"))
+            # Not `Corrupt`, by which a server refuses: what this one did, nobody knows.
+            future.set_exception(VarlogError(f"an answer of {self._peer.remote} cannot be read"))
         if answered is not None:
             self._peer._guarded(answered, future)
 

@@ -22,11 +22,14 @@ def encode_error(error: VarlogError) -> bytes:
 
 
 def decode_error(header: bytes) -> VarlogError:
-    """The error the far side sent; one of a later release keeps its text, as the plain `VarlogError`."""
+    """The error the far side sent; one of a later release keeps its text, as the plain `VarlogError`.
+
+    So is one that cannot be read: what it says of the request, nobody knows.
+    """
     try:
         sent = pb.Error.FromString(header)
     except DecodeError:
-        return Corrupt("an error arrived that cannot be read")
+        return VarlogError("an error arrived that cannot be read")
     error = ERRORS.get(sent.code, VarlogError)(sent.message, sent.value)
     if isinstance(error, Corrupt):
         error.replica = sent.replica
