@@ -385,3 +385,62 @@ def test_unhappy_settings() -> None:
                     await producer.send_batch([])
 
     run(story())
+
+
+def test_a_flush_does_not_wait_for_what_is_sent_behind_it() -> None:
+    """Else it would wait for ever where another goes on sending."""
+
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            held: list[Callable[[], None]] = []
+            cluster.primary(1).on_append = hold(held)
+            async with client.log("log").producer(linger=0) as producer:
+                first = await producer.send_batch([b"1"])
+                flushing = asyncio.ensure_future(producer.flush())
+                await asyncio.sleep(0)
+                second = await producer.send_batch([b"2"])
+                await until(lambda: len(held) == 2)
+                assert not flushing.done()
+                held[0]()
+                await flushing
+                assert (first.done(), second.done()) == (True, False)
+                held[1]()
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", [None, "job"])
+def test_a_producer_whose_opening_is_given_up_leaves_nothing_behind(
+    name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with scripted() as (_, client):
+            log = client.log("log")
+            await log.append(b"first")
+            context = log._context
+            before = [list(each) for each in (context.routes.listeners, context.choice.listeners, context.on_close)]
+            found = asyncio.Event()
+            asked = asyncio.Event()
+            plain = context.routes.resolve
+
+            async def resolve(timeout: float) -> Any:
+                asked.set()
+                await found.wait()
+                return await plain(timeout)
+
+            monkeypatch.setattr(context.routes, "resolve", resolve)
+            producer = log.producer(id=name)
+            opening = asyncio.ensure_future(producer.__aenter__())
+            await asked.wait()
+            opening.cancel()
+            await asyncio.wait([opening])
+            task = producer._outlet._opening
+            assert task is not None
+            found.set()
+            await asyncio.wait([task])
+            after = [list(each) for each in (context.routes.listeners, context.choice.listeners, context.on_close)]
+            assert after == before
+            with pytest.raises(Unavailable, match="aborted"):
+                await producer.send(b"x")
+
+    run(story())

@@ -202,6 +202,28 @@ def test_who_gives_up_does_not_end_what_others_wait_for() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("error", [Unavailable("away"), ZeroDivisionError()])
+def test_an_error_whose_waiters_have_all_given_up_is_reported_if_it_is_a_defect(error: Exception) -> None:
+    async def main() -> None:
+        defects: list[BaseException] = []
+        go_on = asyncio.Event()
+
+        async def fail() -> None:
+            await go_on.wait()
+            raise error
+
+        task = Scope(defects.append).spawn(fail(), "fail")
+        waiting = asyncio.ensure_future(result_of(task, "closed"))
+        await turns()
+        waiting.cancel()
+        await turns()
+        go_on.set()
+        await turns()
+        assert defects == ([] if isinstance(error, Unavailable) else [error])
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("before", [True, False], ids=["before its first step", "under way"])
 def test_the_end_of_a_task_is_no_cancellation_of_who_waits_for_it(before: bool) -> None:
     async def main() -> None:

@@ -125,6 +125,9 @@ class Outlet:
             await self._context.routes.resolve(timeout)
             if self._name is not None:
                 await self._open_named(self._name, deadline)
+            if self._closed:
+                self.close(Unavailable(CLOSED))  # also what was begun since it was closed
+                raise Unavailable(CLOSED)
             self._context.routes.listeners.append(self._changed)
             self._context.choice.listeners.append(self.has_room)
             self.opened = True

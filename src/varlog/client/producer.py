@@ -82,9 +82,11 @@ class Producer:
         self._batch_deadline = 0.0
         self._lingering: Timer | None = None
         self._used = 0
-        self._open_chunks = 0
+        self._open: dict[Chunk, None] = {}
+        """Taken, and not settled."""
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._flushing: list[asyncio.Future[None]] = []
+        self._flushing: list[tuple[dict[Chunk, None], asyncio.Future[None]]] = []
+        """What each flush still waits for: none for what is taken behind it."""
         self._error: VarlogError | None = None
         self._ended: VarlogError | None = None
         self._new_future: Callable[[], asyncio.Future[Ack]] = asyncio.Future
@@ -152,9 +154,9 @@ class Producer:
     async def flush(self) -> None:
         """Wait until everything taken so far is acknowledged; raises the first error since the last flush."""
         self._ship()
-        while self._open_chunks:
+        if self._open:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._flushing.append(waiter)
+            self._flushing.append((dict(self._open), waiter))
             await waiter
         error, self._error = self._error, None
         if error is not None:
@@ -171,6 +173,8 @@ class Producer:
         """Find the log and, under an `id`, what it has of this producer. Done by the first send if not before."""
         if self._ended is None:
             await self._outlet.open(self._timeout)
+            if self._ended is not None:
+                raise again(self._ended)
             if self.abort not in self._context.on_close:
                 self._context.on_close.append(self.abort)
             self._new_future = asyncio.get_running_loop().create_future
@@ -189,7 +193,11 @@ class Producer:
         self._end(Unavailable("the producer was aborted"))
 
     async def __aenter__(self) -> "Producer":
-        return await self.open()
+        try:
+            return await self.open()
+        except asyncio.CancelledError:
+            self.abort()  # nobody else will: the block is not entered
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -287,7 +295,7 @@ class Producer:
 
     def _count(self, chunk: Chunk) -> Chunk:
         """It is in flight from now on."""
-        self._open_chunks += 1
+        self._open[chunk] = None
         self._used += chunk.cost
         if chunk.deadline < self._deadlines.at:
             self._deadlines.announce(chunk.deadline, self._clock.now())
@@ -354,7 +362,7 @@ class Producer:
 
     def _settled(self, chunk: Chunk, error: VarlogError | None, first: Glsn) -> None:
         self._used -= chunk.cost
-        self._open_chunks -= 1
+        del self._open[chunk]
         if error is not None:
             self._error = self._error or error
         elif chunk.route is not None:
@@ -362,11 +370,15 @@ class Producer:
         self._look()
         if self._waiting and self._used < self._limit:
             self._wake()
-        if not self._open_chunks:
-            flushing, self._flushing = self._flushing, []
-            for waiter in flushing:
-                if not waiter.done():
-                    waiter.set_result(None)
+        if self._flushing:
+            self._tell_flushing(chunk)
+
+    def _tell_flushing(self, settled: Chunk) -> None:
+        for left, waiter in self._flushing:
+            left.pop(settled, None)
+            if not left and not waiter.done():
+                waiter.set_result(None)
+        self._flushing = [each for each in self._flushing if not each[1].done()]
 
     def _expire(self, now: float) -> float:
         self._outlet.expire(now)

@@ -147,7 +147,6 @@ class Routes:
         if asking is None or self._patience + GRACE_SECONDS < timeout:
             asking = self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
             self._patience = timeout
-            asking.add_done_callback(_heed)
         # A little more than what the question itself may take: it knows best why it was not answered.
         await within(self._world.clock, timeout + GRACE_SECONDS, result_of(asking, CLOSED))
 
@@ -237,12 +236,6 @@ class Routes:
     def _tell(self) -> None:
         for listener in list(self.listeners):
             listener()
-
-
-def _heed(asked: "asyncio.Task[None]") -> None:
-    """Those who wait get the error themselves; all may have given up."""
-    if not asked.cancelled():
-        asked.exception()
 
 
 def _route(info: pb.LogInfo, segment: pb.SegmentInfo, index: int, stream: pb.StreamInfo) -> StreamRoute:

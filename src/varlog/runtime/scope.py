@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from varlog.base.errors import Unavailable
+from varlog.base.errors import Unavailable, VarlogError
 
 Result = TypeVar("Result")
 OnDefect = Callable[[BaseException], None]
@@ -98,4 +98,11 @@ async def result_of(task: "asyncio.Task[Result]", ended: str) -> Result:
     except asyncio.CancelledError:
         if task.cancelled() and waiting is not None and waiting.cancelling() == before:
             raise Unavailable(ended) from None
+        task.add_done_callback(_heed)
         raise
+
+
+def _heed(task: "asyncio.Task[Result]") -> None:
+    """Those who wait get its error themselves, and all may have given up: only a defect is left to be reported."""
+    if not task.cancelled() and isinstance(task._exception, VarlogError):
+        task.exception()
