@@ -444,3 +444,48 @@ def test_a_producer_whose_opening_is_given_up_leaves_nothing_behind(
                 await producer.send(b"x")
 
     run(story())
+
+
+def test_each_flush_is_told_of_what_it_waited_for() -> None:
+    """Two at once for the same batch; and one that is behind a batch of which another is told."""
+
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            cluster.primary(1).on_append = take_silently
+            producer = client.log("log").producer(linger=0.01, timeout=0.3)
+            for entry in (b"a", b"b"):
+                await producer.send(entry)
+            told = await asyncio.gather(producer.flush(), producer.flush(), return_exceptions=True)
+            assert [type(error) for error in told] == [OutcomeUnknown, OutcomeUnknown]
+            await producer.flush()  # that was told
+            await producer.send(b"c")
+            flushing = asyncio.ensure_future(producer.flush())
+            await asyncio.sleep(0)
+            flushing.cancel()
+            await asyncio.wait([flushing])
+            with pytest.raises(OutcomeUnknown):
+                await producer.close()
+
+    run(story())
+
+
+def test_a_flush_is_not_told_of_what_is_sent_behind_it() -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            held: list[Callable[[], None]] = []
+            cluster.primary(1).on_append = hold(held)
+            producer = client.log("log").producer(linger=0)
+            await producer.send_batch([b"a"])
+            first = asyncio.ensure_future(producer.flush())
+            await asyncio.sleep(0)
+            await producer.send_batch([b"b"])
+            await until(lambda: len(held) == 2)
+            [_, behind] = producer._open
+            behind.fail(NoSpace("no room for that"))
+            held[0]()
+            await first
+            with pytest.raises(NoSpace):
+                await producer.flush()
+            producer.abort()
+
+    run(story())

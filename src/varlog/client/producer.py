@@ -19,6 +19,7 @@ the same numbers. One that is refused something for another reason ends; open it
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from types import TracebackType
 
@@ -85,9 +86,9 @@ class Producer:
         self._open: dict[Chunk, None] = {}
         """Taken, and not settled."""
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._flushing: list[tuple[dict[Chunk, None], asyncio.Future[None]]] = []
-        """What each flush still waits for: none for what is taken behind it."""
+        self._flushing: list[_Flush] = []
         self._error: VarlogError | None = None
+        """The first since the last flush, of what no flush that is under way waits for."""
         self._ended: VarlogError | None = None
         self._new_future: Callable[[], asyncio.Future[Ack]] = asyncio.Future
         """That of the loop it was opened on; looked up once, not for every entry."""
@@ -154,13 +155,19 @@ class Producer:
     async def flush(self) -> None:
         """Wait until everything taken so far is acknowledged; raises the first error since the last flush."""
         self._ship()
-        if self._open:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._flushing.append((dict(self._open), waiter))
-            await waiter
-        error, self._error = self._error, None
-        if error is not None:
-            raise again(error)
+        flush = _Flush(dict(self._open), asyncio.get_running_loop().create_future(), self._error)
+        self._error = None
+        if flush.left:
+            self._flushing.append(flush)
+            try:
+                await flush.waiter
+            except asyncio.CancelledError:
+                self._error = self._error or flush.error  # it is still to be told
+                raise
+            finally:
+                self._flushing.remove(flush)
+        if flush.error is not None:
+            raise again(flush.error)
 
     @property
     def next_sequence(self) -> int:
@@ -363,26 +370,38 @@ class Producer:
     def _settled(self, chunk: Chunk, error: VarlogError | None, first: Glsn) -> None:
         self._used -= chunk.cost
         del self._open[chunk]
-        if error is not None:
+        flushing = [flush for flush in self._flushing if flush.settled(chunk, error)]
+        if error is not None and not flushing:
             self._error = self._error or error
-        elif chunk.route is not None:
+        if error is None and chunk.route is not None:
             self._context.hints.add(first, chunk.count, chunk.route.id)
         self._look()
         if self._waiting and self._used < self._limit:
             self._wake()
-        if self._flushing:
-            self._tell_flushing(chunk)
-
-    def _tell_flushing(self, settled: Chunk) -> None:
-        for left, waiter in self._flushing:
-            left.pop(settled, None)
-            if not left and not waiter.done():
-                waiter.set_result(None)
-        self._flushing = [each for each in self._flushing if not each[1].done()]
 
     def _expire(self, now: float) -> float:
         self._outlet.expire(now)
         return self._outlet.earliest_deadline()
+
+
+@dataclass(slots=True, eq=False)
+class _Flush:
+    """One that is under way; several may be, and each is told of what it waits for."""
+
+    left: dict[Chunk, None]
+    """What it still waits for: nothing that is taken behind it."""
+    waiter: asyncio.Future[None]
+    error: VarlogError | None
+
+    def settled(self, chunk: Chunk, error: VarlogError | None) -> bool:
+        """Whether it waited for this one."""
+        if chunk not in self.left:
+            return False
+        del self.left[chunk]
+        self.error = self.error or error
+        if not self.left and not self.waiter.done():
+            self.waiter.set_result(None)
+        return True
 
 
 def _too_late(turn: "asyncio.Future[None]") -> None:
