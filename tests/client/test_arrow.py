@@ -10,7 +10,7 @@ from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot, StreamId
 from varlog.client.entry import ReadBatch
 from varlog.wire.arrow import schema
-from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, read_header
+from varlog.wire.batch import HEADER_BYTES, Batch, encode_batch, junk_batch, read_header
 
 
 def wrap(data: bytes, low: int = 0, high: int | None = None) -> ReadBatch:
@@ -80,3 +80,9 @@ def test_header_names_that_are_no_text_are_found() -> None:
     data[data.index(b"name")] = 0xFF
     with pytest.raises(Corrupt, match="makes no sense"):
         wrap(bytes(data)).to_arrow()
+
+
+def test_junk_has_no_rows() -> None:
+    """As it has no entries."""
+    table = wrap(junk_batch(3)).to_arrow()
+    assert (table.num_rows, table.schema) == (0, schema())

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def record_batch(read: ReadBatch) -> "pyarrow.RecordBatch":
-    """The entries of a batch."""
+    """The entries of a batch; of junk, none."""
     arrow = library()
+    if read.junk:
+        return arrow.RecordBatch.from_pylist([], schema=schema())
     count = read.count
     columns = [
         _fixed(arrow.int64(), array("q", range(read.first, read.first + count))),

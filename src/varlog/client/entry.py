@@ -161,7 +161,10 @@ class ReadBatch:
         return map(_make_entry, fields)
 
     def to_arrow(self) -> "pyarrow.RecordBatch":
-        """An Arrow record batch over the same bytes: glsn, stream, slot, time, key, headers, payload."""
+        """An Arrow record batch over the same bytes, without rows where it is junk.
+
+        Its columns: glsn, stream, slot, time, key, headers, payload.
+        """
         from varlog.client.arrow import record_batch
 
         return record_batch(self)
