@@ -48,7 +48,7 @@ class RunningCluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, nodes: int = 3, repositories: int = 1, etcd: Sequence[str] = ()
+    folder: Path, nodes: int = 3, repositories: int = 1, etcd: Sequence[str] = (), file_bytes: int | None = None
 ) -> Iterator[RunningCluster]:
     """`varlog up` in a temporary folder below `folder`, or on an etcd; everything ends with the block.
 
@@ -60,7 +60,8 @@ def running_cluster(
     command = [sys.executable, "-m", "varlog.cli.main", "up", "--data", str(data), "--nodes", str(nodes), "--port", "0"]
     if etcd:
         command += ["--repositories", str(repositories), "--etcd", ",".join(etcd)]
-    up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    environment = os.environ if file_bytes is None else os.environ | {"VARLOG_NODE_FILE_BYTES": str(file_bytes)}
+    up = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert up.stdout is not None
         for line in up.stdout:

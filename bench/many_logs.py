@@ -28,6 +28,8 @@ ROUNDS = 3
 LED_EVERY_S, OTHERS_EVERY_S = 0.01, 0.05
 """How often an append begins in a log that the node led, and in another one, which takes them meanwhile: few enough
 that they are not what is measured."""
+FILE_BYTES = 4 << 20
+"""Each replica reserves a file of this size, and nothing is given back before the bench ends."""
 AHEAD_S = 0.1
 TIMEOUT_S = 60.0
 
@@ -62,7 +64,7 @@ def measure(folder: Path, logs: int, rounds: int) -> Iterator[str]:
     """Each round is a cluster of its own."""
     for how, word in LOSSES.items():
         for number in range(rounds):
-            with running_cluster(folder, nodes=4) as cluster:
+            with running_cluster(folder, nodes=4, file_bytes=FILE_BYTES) as cluster:
                 led, others = run(takeovers(cluster, logs, how))
             yield (
                 f"{logs} logs, a node {word}, round {number + 1}: all it was in {milliseconds(led + others)}; "
