@@ -275,7 +275,7 @@ class ScriptedCluster:
     def _tail(self, request: Request) -> None:
         if request.message.log != self.info.id:
             raise NotFound(f"there is no log with id {request.message.log}")
-        request.reply(pb.TailReply(tail=self.next_glsn - 1, trimmed=self.info.trimmed))
+        request.reply(pb.TailReply(tail=self.next_glsn - 1, trimmed=self.info.trimmed, segment=1))
 
     def _status(self, request: Request) -> None:
         reply = pb.StatusReply(cluster_id="scripted")

@@ -181,7 +181,7 @@ ANSWERS: dict[Method, Message] = {
     Method.WATCH_LOG: LOG,
     Method.LIST_LOGS: pb.ListLogsReply(logs=[LOG]),
     Method.LIST_NODES: pb.ListNodesReply(nodes=[NODE]),
-    Method.TAIL: pb.TailReply(tail=22, trimmed=4),
+    Method.TAIL: pb.TailReply(tail=22, trimmed=4, segment=2),
     Method.TRIM_LOG: pb.TailReply(tail=22, trimmed=4),
     Method.SEAL_LOG: LOG,
     Method.REMOVE_LOG: pb.Empty(),

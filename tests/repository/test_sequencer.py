@@ -14,8 +14,9 @@ import varlog
 from varlog.base.errors import InvalidArgument, Junk, NotWritten, Unavailable
 from varlog.base.ids import Glsn, LogId
 from varlog.base.limits import BATCH_ENTRIES
-from varlog.client import questions
+from varlog.client import chain, questions
 from varlog.client.context import LogContext
+from varlog.client.routes import Routes
 from varlog.core.ordering.sequencer import DEFAULT_UNIT, Stripes
 from varlog.repository import service
 from varlog.repository.catalog import Catalog
@@ -356,5 +357,38 @@ def test_what_was_granted_before_the_log_was_sealed_is_no_tail(tmp_path: Path, m
             monkeypatch.setattr(questions, "complete_last_segment", complete)
             assert await client.log("orders").tail() == 1
             assert asked[0] > 4, "so much was granted"
+
+    run(story())
+
+
+def test_what_was_granted_in_a_segment_that_a_client_has_not_heard_of_is_no_tail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told how far positions are granted, and has to see that they are written."""
+
+    async def deaf(self: Routes) -> bool:
+        await asyncio.get_running_loop().create_future()
+        return False
+
+    monkeypatch.setattr(Routes, "_watch_once", deaf)
+    monkeypatch.setattr(chain, "FILL_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as one,
+            varlog.connect(f"varlog://{cluster.repository_address}") as two,
+        ):
+            log = await one.create_log("orders", ordering="leader", replicas=2)
+            await log.append(b"a")
+            await two.log("orders").reconfigure(ordering="sequencer", streams=1)
+            segment = (await record(cluster)).chain[1]
+            [stream] = segment.streams
+            head = await cluster.to_node(stream.members[0])
+            grant = pb.GrantRequest(log=1, segment=2, stream=stream.id, count=3, base=segment.base)
+            assert (await head.call(Method.GRANT, grant, timeout=TIMEOUT_S)).message.first == 2
+            tail = await log.tail()
+            assert tail == 4
+            assert await two.log("orders").seal() == tail + 1
 
     run(story())

@@ -46,6 +46,8 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
         tail = cast(pb.TailReply, answer)
         left = max(0.0, deadline - context.world.clock.now())
         try:
+            if tail.segment != last[0]:
+                raise Over  # what has to be done for it is not known here
             await within(context.world.clock, left, complete_last_segment(context, tail.tail + 1))
         except Over:
             await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun

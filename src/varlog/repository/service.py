@@ -235,7 +235,7 @@ class Service:
     def _tail_by_cut(self, request: Request) -> None:
         log = self._catalog.log(request.message.log)
         tail = log.chain[-1].end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
-        request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed))
+        request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed, segment=log.chain[-1].epoch))
 
     async def _tail_by_leader(self, request: Request) -> None:
         """Who numbers entries knows. That nobody had followed is certain if we still lead after it answered (I10)."""
@@ -255,7 +255,7 @@ class Service:
                 await self._freshness.confirmed()
                 now = self._catalog.log(request.message.log)
                 if now.chain[-1].epoch == log.chain[-1].epoch and not now.sealed:
-                    request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed))
+                    request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed, segment=now.chain[-1].epoch))
                     return
             await clock.sleep(LED_PAUSE_S)  # it is being replaced, or just was
 

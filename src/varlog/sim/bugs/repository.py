@@ -218,7 +218,8 @@ def stale_tail() -> Iterator[None]:
         copied = copies.get((self, log))
         if copied is None or now - copied[0] > 1.0:
             copied = copies[self, log] = (now, self._orderer.order(log).high_watermark)
-        request.reply(pb.TailReply(tail=copied[1], trimmed=self._catalog.log(log).trimmed))
+        known = self._catalog.log(log)
+        request.reply(pb.TailReply(tail=copied[1], trimmed=known.trimmed, segment=known.chain[-1].epoch))
 
     with swap(service.Service, tail=tail):
         yield

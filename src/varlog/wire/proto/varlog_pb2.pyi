@@ -1081,12 +1081,14 @@ class TailRequest(_message.Message):
     def __init__(self, log: _Optional[int] = ...) -> None: ...
 
 class TailReply(_message.Message):
-    __slots__ = ("tail", "trimmed")
+    __slots__ = ("tail", "trimmed", "segment")
     TAIL_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
     tail: int
     trimmed: int
-    def __init__(self, tail: _Optional[int] = ..., trimmed: _Optional[int] = ...) -> None: ...
+    segment: int
+    def __init__(self, tail: _Optional[int] = ..., trimmed: _Optional[int] = ..., segment: _Optional[int] = ...) -> None: ...
 
 class TrimLogRequest(_message.Message):
     __slots__ = ("log", "upto")
