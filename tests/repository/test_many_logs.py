@@ -1,10 +1,14 @@
 """A node that many logs have as a member dies: real servers, in a simulated cluster, on virtual time."""
 
+from typing import Any
+
 import pytest
 from tests.sim.world import Cluster
 
 import varlog
+from varlog.base.ids import LogId
 from varlog.client import connect
+from varlog.repository.reconfigure import Reconfigurer
 from varlog.sim.host import Host, Process
 
 LOGS = 24
@@ -58,5 +62,34 @@ def test_all_logs_of_a_node_that_is_stopped_get_others_in_its_place_together(ord
             assert max(counts) - min(counts) <= 2, "what is placed at the same time is spread all the same"
             for log in logs:
                 await log.append(b"after")
+
+    world.run(work)
+
+
+def test_logs_that_take_no_appends_are_healed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose leader is lost; the others have as many members left as have to acknowledge."""
+    world = Cluster(nodes=4, lost_ms=1000)
+    order: list[int] = []
+    plain = Reconfigurer.next_segment
+
+    async def next_segment(self: Reconfigurer, number: LogId, *arguments: Any, **settings: Any) -> None:
+        order.append(number)
+        await plain(self, number, *arguments, **settings)
+
+    monkeypatch.setattr(Reconfigurer, "next_segment", next_segment)
+
+    async def work(process: Process) -> None:
+        async with connect(world.servers.url, world=process.world) as client:
+            for number in range(LOGS):
+                await client.create_log(f"log{number}", ordering="leader", replicas=3)
+            lost = await number_of(client, world.servers.nodes[0])
+            members = {log.id: log.chain[-1].streams[0].members for log in await client.logs()}
+            hurt = [log for log, nodes in members.items() if lost in nodes]
+            led = [log for log in hurt if members[log][0] == lost]
+            assert hurt[: len(led)] != led, "as they come they would not be the first"
+            world.servers.nodes[0].crash(power_loss=False)
+            while len(order) < len(hurt):
+                await process.clock.sleep(POLL_S)
+            assert sorted(order[: len(led)]) == led
 
     world.run(work)

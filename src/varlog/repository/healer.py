@@ -8,6 +8,7 @@
 
 One node's death hurts many logs: they are healed together, up to `HEALED_AT_ONCE` at a time, and each is put off by
 itself if it cannot be. So one that takes long, or hangs until a call is given up, keeps the others from nothing.
+Those that take no appends meanwhile come first.
 
 Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt that
 can be healed, and go one log at a time. What is hurt meanwhile does not wait for them.
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 from varlog.base.errors import VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering.leader import CHAIN
 from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
@@ -68,7 +70,7 @@ class Healer:
         self._lost_s = lost_s
         self._absences = absences
         self._urgent: dict[LogId, None] = {}
-        """Logs that were hurt when last looked at, and wait to be healed."""
+        """Logs that were hurt when last looked at, and wait to be healed, in this order."""
         self._healing: dict[LogId, None] = {}
         """Those that are being healed."""
         self._moving = False
@@ -97,18 +99,18 @@ class Healer:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
         self._free = None
         self._forget_removed()
-        self._urgent = {}
-        leaving = []
+        urgent, leaving = [], []
         for number in self._catalog.logs:
             hurt, leaves = self._hurt(number), self._leaving(number)
             if hurt and number not in self._healing and not self._is_put_off(number, urgent=True):
-                self._urgent[number] = None
+                urgent.append(number)
             if not hurt and number not in self._healing:
                 self._not_before.pop((number, True), None)
             if leaves:
                 leaving.append(number)
             elif not hurt:
                 self._troubles.pop(number, None)
+        self._urgent = dict.fromkeys(sorted(urgent, key=self._takes_appends))
         self._begin()
         if leaving and not self._moving and self._is_calm():
             self._moving = True
@@ -225,9 +227,22 @@ class Healer:
         known = self._orderer.order(number).stream(StreamId(stream.id))
         if known is not None and known.stopped:
             return True
+        return len(self._well(number, segment, stream)) < len(stream.members)
+
+    def _well(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> list[NodeId]:
+        """Members that can go on."""
         name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
-        members = [NodeId(node) for node in stream.members]
-        return any(self._absences.is_lost(node, self._lost_s) or self._is_out(node, name) for node in members)
+        there = (node for node in map(NodeId, stream.members) if not self._absences.is_lost(node, self._lost_s))
+        return [node for node in there if not self._is_out(node, name)]
+
+    def _takes_appends(self, number: LogId) -> bool:
+        """Though it is hurt: who numbers its entries is there, and as many as have to acknowledge."""
+        segment = self._catalog.logs[number].chain[-1]
+        if segment.ordering != "leader" or segment.replication == CHAIN:
+            return False
+        [stream] = segment.streams
+        well = self._well(number, segment, stream)
+        return len(well) >= segment.ack and (segment.journal or stream.members[0] in well)
 
     def _is_out(self, node: NodeId, replica: ReplicaId) -> bool:
         """Its replica has failed; or was sealed for a change that was not carried out; or was to lead, and cannot."""
