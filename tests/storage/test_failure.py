@@ -8,11 +8,12 @@ import pytest
 from tests.storage.crash_disk import CrashDisk, CrashFile
 from tests.storage.harness import FOLDER, append, batch, bind, create, data_paths, fill, reopen, run
 
-from varlog.base.errors import InvalidArgument, NoSpace, ReplicaFailed, Sealed, Unavailable
+from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, ReplicaFailed, Sealed, Unavailable
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.ports.disk import DiskFailed
 from varlog.runtime.disk import RealDisk
+from varlog.storage import layout
 from varlog.wire.frame import Buffer
 
 
@@ -282,5 +283,27 @@ def test_calls_that_make_no_sense() -> None:
         await log.close()
         with pytest.raises(InvalidArgument, match="closed"):
             await log.sync()
+
+    run(scenario())
+
+
+def test_a_replica_that_cannot_be_opened_keeps_no_file_open(tmp_path: Path) -> None:
+    """What is removed of it later would keep its space."""
+
+    async def scenario() -> None:
+        disk = RealDisk(tmp_path)
+        log = await create(disk)
+        await fill(log, 3)
+        for number in range(1000, 1010):
+            await append(log, batch(number))
+        await log.close()
+        [_, *_, last] = sorted(path for path in (tmp_path / FOLDER).iterdir() if path.suffix == ".data")
+        with last.open("r+b") as file:  # in the middle of what was synced
+            file.seek(layout.FILE_HEADER_BYTES + 20)
+            file.write(bytes(64))
+        with pytest.raises(Corrupt):
+            await reopen(disk)
+        assert not disk._files
+        disk.close()
 
     run(scenario())

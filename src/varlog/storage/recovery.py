@@ -76,9 +76,13 @@ async def recover(disk: Disk, folder: str, file_bytes: int) -> Recovered:
     await disk.sync_folder(folder)  # rule 4, of names: a file that only the cache knows would be lost with all in it
     place, spec = await _read_spec(disk, folder, names)
     recovery = _Recovery(place, spec, names, file_bytes)
-    await recovery.run()
-    if layout.DAMAGED in names:
-        recovery.result.damage = decode_damage(await read_whole(disk, place.path(layout.DAMAGED)))
+    try:
+        await recovery.run()
+        if layout.DAMAGED in names:
+            recovery.result.damage = decode_damage(await read_whole(disk, place.path(layout.DAMAGED)))
+    except BaseException:
+        recovery.result.files.close()  # what is removed later would keep its space
+        raise
     return recovery.result
 
 
