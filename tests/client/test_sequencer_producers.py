@@ -10,7 +10,7 @@ from tests.repository.test_sequencer import create, record, roll
 from tests.servers import TIMEOUT_S, Servers, batch, run, servers
 
 import varlog
-from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError
+from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
 from varlog.client import chain, chain_writer, lookup, retry
 from varlog.client.chain import Chain, Over
@@ -274,5 +274,38 @@ def test_nobody_looks_for_an_append_in_a_log_that_was_removed_behind_its_segment
                 await client.remove_log("orders")
                 with pytest.raises(OutcomeUnknown, match="the log was removed"):
                     await waiting
+
+    run(story())
+
+
+# ---------------------------------------------------------------- holes
+
+
+@pytest.mark.parametrize(("streams", "unit", "grants"), [(1, 4096, (600_000, 600_000)), (2, 1, (1,) * 300)])
+def test_a_hole_of_any_size_is_filled(
+    streams: int, unit: int, grants: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Larger than a batch may be; and of more pieces than go into one message."""
+    monkeypatch.setattr(chain, "MOST_PIECES", 64)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=streams, unit=unit)
+            first = log.chain[0].streams[0]
+            head = await cluster.to_node(first.members[0])
+            for count in grants:
+                request = pb.GrantRequest(log=log.id, segment=1, stream=first.id, count=count, base=1)
+                while True:
+                    try:
+                        await head.call(Method.GRANT, request, timeout=TIMEOUT_S)
+                        break
+                    except WrongWriter:
+                        await asyncio.sleep(0.01)  # it has not heard yet that the segment has begun
+            async with two_clients(cluster) as (orders, _):
+                ack = await orders.append(b"behind", timeout=TIMEOUT_S)
+                assert ack.first == sum(grants) + 1
+                with pytest.raises(Junk):
+                    await orders.read(sum(grants))
+                assert await orders.tail() == ack.first
 
     run(story())

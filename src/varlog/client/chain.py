@@ -11,7 +11,8 @@ reader that needs what lies behind one, and a question for the tail all do the s
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from varlog.base.errors import (
     ConnectionLost,
@@ -27,6 +28,7 @@ from varlog.base.errors import (
     VarlogError,
 )
 from varlog.base.ids import Slot
+from varlog.base.limits import BATCH_ENTRIES
 from varlog.client.context import LogContext
 from varlog.client.limits import FILL_SECONDS, FILL_STEP_SECONDS, STORE_SECONDS
 from varlog.client.repository import pause
@@ -43,6 +45,8 @@ from varlog.wire.record import batches_in
 PASSING = (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, ReplicaFailed, Corrupt)
 """Errors of a member after which it is asked again, as long as the segment has not ended: it may come back, or be
 replaced, with which the segment ends. What has rotted on it before others got it was never acknowledged."""
+MOST_PIECES = 4096
+"""Of junk, in one message."""
 
 
 class Lost(Exception):
@@ -112,13 +116,11 @@ class Chain:
 
     async def fill(self, slot: Slot, end: Slot) -> None:
         """Fill slots that were granted to us, and that we have no use for; raises `Over`."""
-        while slot < end:
-            piece = next(self._stripes.bindings(self.route.index, slot, end))
+        for at, count in self._pieces(slot, end):
             try:
-                await self.write(slot, junk_batch(piece.count), piece.count)
+                await self.write(at, junk_batch(count), count)
             except Lost:
                 pass  # somebody else has
-            slot = piece.slot_end
 
     async def _wait(self, error: VarlogError, failures: int) -> None:
         """Before a member is asked again; raises `Over` as soon as there is no use in it."""
@@ -221,11 +223,18 @@ class Chain:
         if start != self._gap[0]:
             return
         end = min(before, Slot(status.ahead)) if status.ahead else before
-        pieces = self._stripes.bindings(self.route.index, start, end)
+        pieces = self._pieces(start, end)
         try:
-            await self._store(0, start, [junk_batch(piece.count) for piece in pieces])
+            while some := list(islice(pieces, MOST_PIECES)):
+                await self._store(0, some[0][0], [junk_batch(count) for _, count in some])
         except (Gap, Taken):
             pass  # somebody was quicker, and that holds
+
+    def _pieces(self, start: Slot, end: Slot) -> Iterator[tuple[Slot, int]]:
+        """Where batches of junk are to lie, and of how many slots each. Whoever begins at the same slot cuts alike."""
+        for piece in self._stripes.bindings(self.route.index, start, end):
+            for slot in range(piece.slot, piece.slot_end, BATCH_ENTRIES):
+                yield Slot(slot), min(BATCH_ENTRIES, piece.slot_end - slot)
 
     # ------------------------------------------------------------ members
 
