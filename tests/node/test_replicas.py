@@ -21,13 +21,13 @@ from varlog.base.errors import (
     WrongCluster,
 )
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
-from varlog.node import NodeConfig, StorageNode
+from varlog.node import NodeConfig, StorageNode, removals
 from varlog.node import replica as replica_module
 from varlog.node.pace import Pace
 from varlog.node.replicas import Replicas
 from varlog.ports.disk import Disk, DiskFailed
 from varlog.runtime.disk import RealDisk
-from varlog.storage import folders, search, volume
+from varlog.storage import folders, layout, search
 from varlog.storage.layout import SMALLEST_FILE_BYTES
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
@@ -203,40 +203,103 @@ def test_what_is_left_of_a_replica_on_one_volume_keeps_it_from_the_others() -> N
     run(story())
 
 
-@pytest.mark.parametrize("gone", ["deadline", "connection"])
-def test_a_drop_goes_on_though_nobody_waits_for_it(gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is half gone is in no report, so that nobody would ask again before the node starts anew."""
-    go_on, begun = asyncio.Event(), asyncio.Event()
-    plain = folders.drop_folder
+class Removing:
+    """Folders are removed when it is told so, after as many failures."""
 
-    async def drop_folder(disk: Disk, folder: str) -> None:
-        begun.set()
-        await go_on.wait()
-        await plain(disk, folder)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: int = 0) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+        self.failures = failures
+        monkeypatch.setattr(removals, "drop_folder", self._drop_folder)
+
+    async def _drop_folder(self, disk: Disk, folder: str) -> None:
+        self.begun.set()
+        await self.go_on.wait()
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("too many files are open")
+        await folders.drop_folder(disk, folder)
+
+
+async def open_replica(peer: Peer, stream: int) -> None:
+    await peer.call(Method.OPEN, pb.OpenRequest(spec=spec(stream)), timeout=TIMEOUT_S)
+
+
+async def drop_replica(peer: Peer, stream: int, timeout: float = TIMEOUT_S) -> None:
+    request = pb.DropRequest(replica=pb.ReplicaId(log=7, segment=1, stream=stream))
+    await peer.call(Method.DROP, request, timeout=timeout)
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+@pytest.mark.parametrize("gone", ["deadline", "connection"])
+def test_a_drop_goes_on_though_nobody_waits_for_it(
+    gone: str, failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is half gone is in no report, so that nobody would ask again before the node starts anew."""
+    monkeypatch.setattr(removals, "AGAIN_S", 0.01)
 
     async def story() -> None:
+        removing = Removing(monkeypatch, failures)
         async with servers(tmp_path, nodes=1) as cluster:
             peer = await cluster.to_node(1)
-            name = pb.ReplicaId(log=99, segment=1, stream=1)
-            spec = pb.ReplicaSpec(replica=name, ordering="cut", members=[1])
-            await peer.call(Method.OPEN, pb.OpenRequest(spec=spec), timeout=TIMEOUT_S)
-            folder = tmp_path / "node1" / "replicas" / "99.1.1"
+            await open_replica(peer, 1)
+            folder = tmp_path / "node1" / "replicas" / "7.1.1"
             assert folder.exists()
-            monkeypatch.setattr(volume, "drop_folder", drop_folder)
-            request = pb.DropRequest(replica=name)
             if gone == "deadline":
                 with pytest.raises(Timeout):
-                    await peer.call(Method.DROP, request, timeout=0.05)
+                    await drop_replica(peer, 1, timeout=0.05)
             else:
-                asked = asyncio.ensure_future(peer.call(Method.DROP, request, timeout=TIMEOUT_S))
-                await begun.wait()
+                asked = asyncio.ensure_future(drop_replica(peer, 1))
+                await removing.begun.wait()
                 peer.close()
                 await asyncio.wait([asked])
                 assert asked.exception() is not None
             await asyncio.sleep(0.1)
-            go_on.set()
+            assert (folder / layout.DROPPED).exists(), "so that a start would remove it"
+            removing.go_on.set()
             while folder.exists():
                 await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_what_is_being_removed_holds_up_nobody_but_who_makes_the_same_replica(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        removing = Removing(monkeypatch)
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            dropping = asyncio.ensure_future(drop_replica(peer, 1))
+            await removing.begun.wait()
+            same = asyncio.ensure_future(open_replica(peer, 1))
+            await open_replica(peer, 2)
+            assert not same.done()
+            removing.go_on.set()
+            await asyncio.gather(dropping, same)
+            assert (tmp_path / "node1" / "replicas" / "7.1.1" / layout.SPEC).exists()
+            assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [2, 1]
+
+    run(story())
+
+
+def test_a_drop_that_cannot_begin_leaves_the_replica_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on being reported, so that it is asked for again."""
+
+    async def folders_of(self: Volume, replica: ReplicaId) -> list[str]:
+        raise Unavailable("too many files are open")
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            with monkeypatch.context() as short:
+                short.setattr(Volume, "folders", folders_of)
+                with pytest.raises(Unavailable):
+                    await drop_replica(peer, 1)
+            assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [1]
+            await drop_replica(peer, 1)
+            assert not cluster.nodes[1].replicas.all()
 
     run(story())
 

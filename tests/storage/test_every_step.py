@@ -10,6 +10,7 @@ from tests.storage.harness import FOLDER, REPLICA, append, batch, bind, create, 
 from varlog.base.errors import NotFound, ReplicaFailed
 from varlog.base.ids import Glsn, Slot
 from varlog.ports.disk import DiskFailed
+from varlog.storage.folders import drop_folder
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
 
@@ -140,7 +141,8 @@ def test_dropping(keep: Keep) -> None:
         if REPLICA in await volume.replicas():
             assert lost
             assert (await reopen(disk)).committed == count
-            await volume.drop(REPLICA)
+            for folder in await volume.folders(REPLICA):
+                await drop_folder(disk, folder)
         with pytest.raises(NotFound):
             await reopen(disk)
         assert (await create(disk)).durable == 0

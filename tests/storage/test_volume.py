@@ -11,6 +11,7 @@ from tests.storage.harness import FOLDER, REPLICA, append, batch, create, reopen
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import DiskFailed
+from varlog.storage.folders import drop_folder
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import IDENTITY, Volume, newest
 
@@ -86,8 +87,10 @@ def test_replicas_are_listed_in_order_when_they_are_whole() -> None:
         await disk.make_folder("replicas/99.1.1")
         await disk.open("replicas/stray", create=True)
         assert await volume.replicas() == sorted(ids)
-        await volume.drop(ids[0])
-        await volume.drop(ids[0])
+        assert await volume.folders(ids[0]) == [volume.folder(ids[0])]
+        for _ in range(2):
+            await drop_folder(disk, volume.folder(ids[0]))
+        assert await volume.folders(ids[0]) == []
         assert await volume.replicas() == sorted(ids[1:])
         with pytest.raises(NotFound):
             await ReplicaLog.open(disk, volume.folder(ids[0]), random=Random(1))

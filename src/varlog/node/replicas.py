@@ -1,7 +1,8 @@
 """The replicas of a node, on its volumes: opening, creating, finding, dropping, and their roles."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from varlog.base.errors import AlreadyExists, NotFound, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, ReplicaId, Slot, StreamId
@@ -15,6 +16,7 @@ from varlog.node.leader import Leader
 from varlog.node.pace import Pace
 from varlog.node.primary import Primary
 from varlog.node.relay import Relay
+from varlog.node.removals import Removals
 from varlog.node.replica import Replica
 from varlog.node.replicator import Head, Replicator
 from varlog.node.sequencer import Sequencer
@@ -70,6 +72,7 @@ class Replicas:
         self._copying = Scope()
         self._dropping: dict[tuple[ReplicaId, int, bool], asyncio.Task[None]] = {}
         """By what was asked for."""
+        self._removals = Removals(volumes, world.clock, self._copying, tell)
         self._pace = pace
         self._tell = tell
         self.on_damage: Callable[[Replica], None] = lambda replica: None
@@ -156,7 +159,7 @@ class Replicas:
     async def create(self, spec: pb.ReplicaSpec) -> Replica:
         """OPEN: make a replica, or find the same one made before."""
         replica = ReplicaId(LogId(spec.replica.log), Epoch(spec.replica.segment), StreamId(spec.replica.stream))
-        async with self._changing:
+        async with self._turn(replica):
             known = self.get(replica)
             if known is not None:
                 if known.spec != spec:
@@ -177,6 +180,16 @@ class Replicas:
             made = self._add(log, new=True)
             self._changed(made)  # the repository counts it from its first report on
             return made
+
+    @asynccontextmanager
+    async def _turn(self, replica: ReplicaId) -> AsyncIterator[None]:
+        """No replica comes or goes but this one, of which nothing is on its way out."""
+        while True:
+            await self._removals.ended(replica)
+            async with self._changing:
+                if not self._removals.removes(replica):
+                    yield
+                    return
 
     def _refuse_failed(self, replica: ReplicaId) -> None:
         if replica in self._failed:
@@ -328,23 +341,34 @@ class Replicas:
         """COPY: how far a copy is; it is begun if it is not there. Raises once why one was given up."""
         spec = request.spec
         replica = ReplicaId(LogId(spec.replica.log), Epoch(spec.replica.segment), StreamId(spec.replica.stream))
-        async with self._changing:
-            known = self.get(replica)
-            if known is not None and (known.spec.copy >= spec.copy or not request.in_place):
-                return _status_of_copy(known, spec)
-            if not request.in_place or self._failed_copies.get(replica, -1) >= spec.copy:
-                self._refuse_failed(replica)
-            copy = self._copies.get(replica)
-            if copy is not None and copy.spec.copy > spec.copy:
-                raise AlreadyExists(f"replica {replica} is being copied under a later number")
-            if copy is not None and copy.spec.copy == spec.copy and copy.error is None:
-                copy.sources = request.sources
-                return copy.status()
-            if copy is not None:
-                await self._give_up(replica)
-                if copy.error is not None and copy.spec.copy == spec.copy:
-                    raise copy.error
-            return (await self._begin_copy(replica, request)).status()
+        while True:
+            async with self._changing:
+                begun = await self._found_or_begun(request, replica)
+            if begun is not None:
+                return begun
+            await self._removals.ended(replica)
+
+    async def _found_or_begun(self, request: pb.CopyRequest, replica: ReplicaId) -> pb.ReplicaStatus | None:
+        """None: it can be begun when what is on its way out is gone, as it may have the same name."""
+        spec = request.spec
+        known = self.get(replica)
+        if known is not None and (known.spec.copy >= spec.copy or not request.in_place):
+            return _status_of_copy(known, spec)
+        if not request.in_place or self._failed_copies.get(replica, -1) >= spec.copy:
+            self._refuse_failed(replica)
+        copy = self._copies.get(replica)
+        if copy is not None and copy.spec.copy > spec.copy:
+            raise AlreadyExists(f"replica {replica} is being copied under a later number")
+        if copy is not None and copy.spec.copy == spec.copy and copy.error is None:
+            copy.sources = request.sources
+            return copy.status()
+        if copy is not None:
+            await self._give_up(replica)
+            if copy.error is not None and copy.spec.copy == spec.copy:
+                raise copy.error
+        if self._removals.removes(replica):
+            return None
+        return (await self._begin_copy(replica, request)).status()
 
     async def _begin_copy(self, replica: ReplicaId, request: pb.CopyRequest) -> Copy:
         copy = self._copies[replica] = Copy(
@@ -400,8 +424,7 @@ class Replicas:
     async def _sweep(self, replica: ReplicaId, log: ReplicaLog) -> None:
         """Give back the space of what a complete copy has replaced. What stays is removed when the node starts."""
         try:
-            for volume in self._volumes:
-                await volume.drop(replica, keep=log.folder)
+            self._removals.begin(replica, await self._removals.mark(replica, keep=log.folder))
         except VarlogError as error:
             self._tell(f"what was left of {replica} beside its copy could not be removed: {error.message}")
 
@@ -438,16 +461,17 @@ class Replicas:
         await result_of(dropping, "the node ends")
 
     async def _drop(self, replica: ReplicaId, before: int, *, copy_only: bool) -> None:
-        async with self._changing:
+        async with self._turn(replica):
             known, copy = self.get(replica), self._copies.get(replica)
             if copy is not None and not (before and copy.spec.copy >= before):
                 await self._give_up(replica)
                 copy = None
             if copy_only or copy is not None or (known is not None and before and known.spec.copy >= before):
                 return
+            folders = await self._removals.mark(replica)  # else it goes on being reported, and is asked for again
             await self._retire(replica)
-            for volume in self._volumes:
-                await volume.drop(replica)
+            self._removals.begin(replica, folders)
+        await self._removals.ended(replica)
 
     async def close(self) -> None:
         await self._copying.close()

@@ -99,15 +99,20 @@ async def _has_data(disk: Disk, folder: str, names: list[str]) -> bool:
         file.close()
 
 
-async def drop_folder(disk: Disk, folder: str) -> None:
-    """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
-    if not await disk.exists(folder):
-        return
+async def mark_dropped(disk: Disk, folder: str) -> None:
+    """From now on a start of the node removes it."""
     if layout.COPYING not in await disk.list(folder):
         try:
             await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
         except NoSpace:
             pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
+
+
+async def drop_folder(disk: Disk, folder: str) -> None:
+    """Remove a replica so that a crash half way leaves a folder that is known to be garbage: its mark goes last."""
+    if not await disk.exists(folder):
+        return
+    await mark_dropped(disk, folder)
     for name in await disk.list(folder):
         if name not in (layout.DROPPED, layout.COPYING):
             await disk.remove(f"{folder}/{name}")

@@ -141,12 +141,10 @@ class Volume:
         """Those that were created in full, in order."""
         return list(dict.fromkeys(each.replica for each in await self.found()))
 
-    async def drop(self, replica: ReplicaId, keep: str = "") -> None:
-        """Remove a replica, open or failed or half made, but for the folder `keep`; older copies go first."""
+    async def folders(self, replica: ReplicaId) -> list[str]:
+        """All there is of a replica, open or failed or half made, older copies first."""
         names = [name for name in await self.disk.list(REPLICAS) if f"{name}.".startswith(f"{replica}.")]
-        for name in sorted(names, key=lambda name: (len(name), name)):
-            if f"{REPLICAS}/{name}" != keep:
-                await drop_folder(self.disk, f"{REPLICAS}/{name}")
+        return [f"{REPLICAS}/{name}" for name in sorted(names, key=lambda name: (len(name), name))]
 
     async def drop_copy(self, replica: ReplicaId, copy: int) -> None:
         """Remove what one copy has made so far."""

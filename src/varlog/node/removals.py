@@ -1,0 +1,81 @@
+"""What replicas that were dropped leave on the volumes, on its way out.
+
+To remove gigabytes takes seconds where the disk is told of each block, and much longer where many replicas go at once.
+Nobody waits for that who makes a replica, but of the same name: only the marks, by which the next start of the node
+knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from varlog.base.errors import VarlogError
+from varlog.base.ids import ReplicaId
+from varlog.ports import Clock
+from varlog.runtime.scope import Scope, result_of
+from varlog.storage.folders import drop_folder, mark_dropped
+from varlog.storage.volume import Volume
+
+AGAIN_S = 5.0
+"""After something could not be removed, before it is tried again."""
+
+
+class Folder(NamedTuple):
+    """Of a replica, on its way out."""
+
+    volume: Volume
+    path: str
+
+
+class Removals:
+    """Of one node."""
+
+    def __init__(self, volumes: Sequence[Volume], clock: Clock, scope: Scope, tell: Callable[[str], None]) -> None:
+        """Folders are removed in `scope`; `tell` is for what goes wrong, in words for people."""
+        self._volumes = volumes
+        self._clock = clock
+        self._scope = scope
+        self._tell = tell
+        self._going: dict[ReplicaId, asyncio.Task[None]] = {}
+
+    async def mark(self, replica: ReplicaId, keep: str = "") -> list[Folder]:
+        """All there is of a replica, but for the folder `keep`. From now on a start of the node removes it."""
+        found = [Folder(volume, path) for volume in self._volumes for path in await volume.folders(replica)]
+        found = [folder for folder in found if folder.path != keep]
+        for folder in found:
+            await mark_dropped(folder.volume.disk, folder.path)
+        return found
+
+    def begin(self, replica: ReplicaId, folders: list[Folder]) -> None:
+        """Remove what was marked, behind what is being removed of the same replica."""
+        work = self._remove(replica, folders, self._going.get(replica))
+        self._going[replica] = self._scope.spawn(work, name=f"remove {replica}")
+
+    def removes(self, replica: ReplicaId) -> bool:
+        """Something of it is on its way out."""
+        return replica in self._going
+
+    async def ended(self, replica: ReplicaId) -> None:
+        """Nothing of it is being removed."""
+        while (going := self._going.get(replica)) is not None:
+            await result_of(going, "the node ends")
+
+    async def _remove(self, replica: ReplicaId, folders: list[Folder], before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.gather(before, return_exceptions=True)
+        for folder in folders:
+            await self._remove_one(folder)
+        if self._going[replica] is asyncio.current_task():
+            del self._going[replica]
+
+    async def _remove_one(self, folder: Folder) -> None:
+        told = False
+        while True:
+            try:
+                await drop_folder(folder.volume.disk, folder.path)
+                return
+            except VarlogError as error:
+                if not told:
+                    self._tell(f"{folder.path} on {folder.volume.name} cannot be removed now: {error.message}")
+                told = True
+            await self._clock.sleep(AGAIN_S)
