@@ -15,7 +15,7 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 import varlog
 from varlog.base.errors import Sealed, WrongWriter
 from varlog.node.replica import Replica
-from varlog.node.replicas import Replicas
+from varlog.node.roles import Roles
 from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -51,13 +51,13 @@ def test_election_and_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: int | None, recovered: list[bytes]
 ) -> None:
     settling = asyncio.Event()
-    plain = Replicas.settle
+    plain = Roles.settle
 
-    async def settle_later(self: Replicas, of: Replica, request: pb.FinishRequest) -> None:
+    async def settle_later(self: Roles, of: Replica, request: pb.FinishRequest) -> None:
         await settling.wait()
         await plain(self, of, request)
 
-    monkeypatch.setattr(Replicas, "settle", settle_later)
+    monkeypatch.setattr(Roles, "settle", settle_later)
 
     async def story() -> None:
         async with servers(tmp_path, nodes=4, lost_ms=60_000) as cluster, connected(cluster) as client:

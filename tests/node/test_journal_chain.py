@@ -144,10 +144,10 @@ def test_where_nobody_leads_yet_nothing_is_passed_on(tmp_path: Path) -> None:
             connected(cluster) as client,
             client.journal("wal", replicas=2, replication="chain") as journal,
         ):
-            assert [node._replicas.relays for node in cluster.nodes.values()] == [{}, {}]
+            assert [node._replicas.roles.relays for node in cluster.nodes.values()] == [{}, {}]
             async with journal.lead() as leader:
                 await leader.append(b"a")
-                assert [len(node._replicas.relays) for node in cluster.nodes.values()] == [1, 1]
+                assert [len(node._replicas.roles.relays) for node in cluster.nodes.values()] == [1, 1]
 
     run(story())
 

@@ -77,7 +77,7 @@ def test_an_append_that_comes_again_and_again_is_kept_as_often_as_somebody_waits
             for _ in range(20):
                 with pytest.raises(VarlogError):
                     await append(peer, log, batch(b"a"), timeout=0.05)
-            [each] = cluster.nodes[primary].replicas._primaries.values()
+            [each] = cluster.nodes[primary].replicas.roles._primaries.values()
             assert len(each._repeated) < 5
             await cluster.start_node(backup)
             assert (await append(peer, log, batch(b"a"))).message.glsn == 1

@@ -46,8 +46,8 @@ class Settling:
     def __init__(self, cluster: Servers, node: int, *, refuses: bool = False) -> None:
         self.go_on = asyncio.Event()
         self.asked = asyncio.Event()
-        replicas = cluster.nodes[node].replicas
-        plain = replicas.settle
+        roles = cluster.nodes[node].replicas.roles
+        plain = roles.settle
 
         async def settle(*arguments: Any) -> None:
             self.asked.set()
@@ -57,7 +57,7 @@ class Settling:
         async def refuse(*_: Any) -> NoReturn:
             raise NoSpace("the volume is full")
 
-        replicas.settle = refuse if refuses else settle  # type: ignore[method-assign, assignment]
+        roles.settle = refuse if refuses else settle  # type: ignore[method-assign, assignment]
 
 
 async def payloads(cluster: Servers, end: int) -> list[bytes]:

@@ -84,7 +84,7 @@ class StorageNode:
             registered=self._registered,
             report=self._report,
             tell=self._tell,
-            suspend=self._replicas.suspend,
+            suspend=self._replicas.roles.suspend,
         )
         self._scope.spawn(self._link.run(), name="repository link")
 

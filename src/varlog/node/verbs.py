@@ -8,6 +8,7 @@ from varlog.base.errors import Gap, InvalidArgument, Trimmed, Unavailable, Varlo
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.core.replica import refuse_store
+from varlog.node.primary import Primary
 from varlog.node.reads import serve_read
 from varlog.node.replica import Batches, Done, Replica
 from varlog.node.replicas import Replicas
@@ -61,6 +62,9 @@ class Verbs:
     def _find(self, replica: pb.ReplicaId) -> Replica:
         return self._replicas.find(replica.log, replica.segment, replica.stream)
 
+    def _primary(self, log: int, segment: int, stream: int) -> Primary:
+        return self._replicas.roles.primary(self._replicas.find(log, segment, stream))
+
     # ------------------------------------------------------------ the ten verbs
 
     async def open(self, request: Request) -> None:
@@ -113,7 +117,7 @@ class Verbs:
         error = refuse_store(replica.state, replica.log.appended, settle=message.settle)
         if error is not None:
             raise error
-        ahead = self._replicas.ahead(replica)
+        ahead = self._replicas.roles.ahead(replica)
         if message.settle or ahead is None:
             raise Gap(f"slots from {replica.log.appended} on are missing", replica.log.appended)
         ahead.hold(Slot(message.slot), batches, done)
@@ -121,7 +125,7 @@ class Verbs:
     def _status(self, replica: Replica) -> pb.ReplicaStatus:
         """With what came before its turn."""
         status = replica.status()
-        ahead = self._replicas.ahead(replica)
+        ahead = self._replicas.roles.ahead(replica)
         if ahead is not None:
             status.ahead = ahead.first or 0
         return status
@@ -145,7 +149,7 @@ class Verbs:
 
     def _stored(self, request: Request, replica: Replica, end: Slot) -> None:
         """Answer a STORE of what lies before `end`; in a chain when all members behind this one have it, too."""
-        relay = self._replicas.relays.get(replica.id)
+        relay = self._replicas.roles.relays.get(replica.id)
         if relay is None:
             request.reply(self._status(replica))
         else:
@@ -203,7 +207,7 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.SealRequest)
         replica = self._find(message.replica)
-        ahead = self._replicas.ahead(replica)
+        ahead = self._replicas.roles.ahead(replica)
         if ahead is not None:
             ahead.seal()
         await replica.seal()
@@ -239,7 +243,7 @@ class Verbs:
         assert isinstance(message, pb.FinishRequest)
         replica = self._find(message.replica)
         if message.base:
-            await self._replicas.settle(replica, message)
+            await self._replicas.roles.settle(replica, message)
         if not message.take:
             await replica.finish(Slot(message.end))
         request.reply(replica.status())
@@ -317,13 +321,13 @@ class Verbs:
     def append(self, request: Request) -> None:
         message = request.message
         assert isinstance(message, pb.AppendRequest)
-        self._replicas.primary(message.log, message.segment, message.stream).append(request)
+        self._primary(message.log, message.segment, message.stream).append(request)
 
     def producer(self, request: Request) -> None:
         """The sequence a producer goes on with, on this stream."""
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
-        primary = self._replicas.primary(message.log, message.segment, message.stream)
+        primary = self._primary(message.log, message.segment, message.stream)
         following, first = primary.producer(message.producer, message.begin)
         request.reply(pb.ProducerReply(next_sequence=following, first_sequence=first))
 
@@ -333,11 +337,11 @@ class Verbs:
         replica = self._find(message.replica)
         granted = 0
         if replica.spec.ordering == "sequencer":
-            sequencer = self._replicas.sequencer(replica)
+            sequencer = self._replicas.roles.sequencer(replica)
             sequencer.begin(Glsn(message.base))
             granted = sequencer.granted
         elif message.base:
-            self._replicas.leader(replica).begin(Glsn(message.base))
+            self._replicas.roles.leader(replica).begin(Glsn(message.base))
         status = replica.status()
         status.granted = granted
         request.reply(status)
@@ -345,7 +349,7 @@ class Verbs:
     def grant(self, request: Request) -> None:
         message = request.message
         assert isinstance(message, pb.GrantRequest)
-        sequencer = self._replicas.sequencer(self._replicas.find(message.log, message.segment, message.stream))
+        sequencer = self._replicas.roles.sequencer(self._replicas.find(message.log, message.segment, message.stream))
         sequencer.begin(Glsn(message.base))
         first, skipped = sequencer.grant(message.count, message.expect if message.HasField("expect") else None)
         request.reply(pb.GrantReply(first=first, skipped=skipped))

@@ -7,7 +7,7 @@ from varlog.core.ordering import leader as leader_ordering
 from varlog.core.replica import ReplicaState
 from varlog.node.relay import Relay
 from varlog.node.replica import Batches, Done, Replica
-from varlog.node.replicas import Replicas
+from varlog.node.roles import Roles
 from varlog.repository import sealing
 from varlog.repository.links import slots_of
 from varlog.repository.sealing import Sealing
@@ -61,12 +61,12 @@ def silent_members_have_nothing() -> Iterator[None]:
 
 @bug("a leader that was started again goes on with its segment", _a_node_leads)
 def restarted_leader_goes_on() -> Iterator[None]:
-    plain = Replicas._take_role
+    plain = Roles.take
 
-    def take_role(self: Replicas, replica: Replica, scope: Scope, *, new: bool) -> None:
+    def take_role(self: Roles, replica: Replica, scope: Scope, *, new: bool) -> None:
         plain(self, replica, scope, new=new or replica.spec.ordering == "leader")
 
-    with swap(Replicas, _take_role=take_role):
+    with swap(Roles, take=take_role):
         yield
 
 
@@ -86,7 +86,7 @@ def seal_overtakes_stores() -> Iterator[None]:
 
 @bug("a member is finished without what it lacks before the end", _is_led)
 def finished_without_settling() -> Iterator[None]:
-    async def settle(_: Replicas, replica: Replica, request: pb.FinishRequest) -> None:
+    async def settle(_: Roles, replica: Replica, request: pb.FinishRequest) -> None:
         replica.release(Glsn(request.base), Slot(request.end))
 
     plain = Replica.finish
@@ -94,7 +94,7 @@ def finished_without_settling() -> Iterator[None]:
     async def finish(self: Replica, end: Slot) -> None:
         await plain(self, min(end, self.log.durable))
 
-    with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+    with swap(Roles, settle=settle), swap(Replica, finish=finish):
         yield
 
 

@@ -9,7 +9,7 @@ from varlog.client import routes
 from varlog.client.reader import StreamReader
 from varlog.client.routes import StreamRoute
 from varlog.node.replica import Replica
-from varlog.node.replicas import Replicas
+from varlog.node.roles import Roles
 from varlog.repository.opening import candidates, describe_replica
 from varlog.repository.reconfigure import Reconfigurer, Settings
 from varlog.sim.bugs.registry import bug, swap
@@ -26,9 +26,9 @@ def _numbered_by_members(weather: Weather) -> bool:
 
 @bug("a member is finished with all that it has, also behind the end of its segment", _numbered_by_members)
 def sealed_member_keeps_all() -> Iterator[None]:
-    settle_to, finish_at = Replicas.settle, Replica.finish
+    settle_to, finish_at = Roles.settle, Replica.finish
 
-    async def settle(self: Replicas, replica: Replica, request: pb.FinishRequest) -> None:
+    async def settle(self: Roles, replica: Replica, request: pb.FinishRequest) -> None:
         await settle_to(self, replica, request)
         if not request.take:
             replica.release(Glsn(request.base), replica.log.durable)
@@ -36,7 +36,7 @@ def sealed_member_keeps_all() -> Iterator[None]:
     async def finish(self: Replica, end: Slot) -> None:
         await finish_at(self, end if self.spec.ordering == "cut" else max(end, self.log.durable))
 
-    with swap(Replicas, settle=settle), swap(Replica, finish=finish):
+    with swap(Roles, settle=settle), swap(Replica, finish=finish):
         yield
 
 

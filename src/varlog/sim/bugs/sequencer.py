@@ -16,7 +16,7 @@ from varlog.core.ordering.sequencer import Stripes
 from varlog.node import settle
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
-from varlog.node.replicas import Replicas
+from varlog.node.roles import Roles
 from varlog.ports import Clock
 from varlog.repository import reconfigure, sealing
 from varlog.repository.links import NodeLinks
@@ -91,14 +91,14 @@ def filled_behind_the_head() -> Iterator[None]:
 
 @bug("readers ask the head, which shows them all that it has", _is_chained)
 def read_at_the_head() -> Iterator[None]:
-    plain = Replicas._take_sequencer_role
+    plain = Roles._take_sequencer_role
 
-    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+    def take_role(self: Roles, replica: Replica, *, new: bool) -> None:
         plain(self, replica, new=new)
         replica.last_of_chain = True
 
     head = property(lambda self: 0 if self.written_by_clients and self.end is None else None)
-    with swap(Replicas, _take_sequencer_role=take_role), swap(StreamRoute, first_to_know=head):
+    with swap(Roles, _take_sequencer_role=take_role), swap(StreamRoute, first_to_know=head):
         yield
 
 
@@ -107,12 +107,12 @@ def read_at_the_head() -> Iterator[None]:
     lambda weather: weather.shape.ordering == "sequencer" and weather.shape.tails > 0,
 )
 def restarted_sequencer_goes_on() -> Iterator[None]:
-    plain = Replicas._take_sequencer_role
+    plain = Roles._take_sequencer_role
 
-    def take_role(self: Replicas, replica: Replica, *, new: bool) -> None:
+    def take_role(self: Roles, replica: Replica, *, new: bool) -> None:
         plain(self, replica, new=True)
 
-    with swap(Replicas, _take_sequencer_role=take_role):
+    with swap(Roles, _take_sequencer_role=take_role):
         yield
 
 
