@@ -1,6 +1,8 @@
 """Reads while the trim point, or the end of what is committed, moves."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 from tests.sim.world import Small
@@ -8,7 +10,7 @@ from tests.sim.world import Small
 from varlog.base.errors import Trimmed
 from varlog.node.config import NodeConfig
 from varlog.node.server import StorageNode
-from varlog.sim.host import Process
+from varlog.sim.host import Host, Process
 from varlog.sim.weather import DiskWeather, Latency, NetworkWeather
 from varlog.transport.peer import Peer, connect
 from varlog.wire.batch import encode_batch
@@ -22,6 +24,20 @@ async def run_node(process: Process) -> None:
     node = StorageNode(process.world, process.disks, NodeConfig(repositories=("nowhere:1",), listen="node:1"))
     await node.start()
     await node.wait_failed()
+
+
+def run_beside_node(small: Small, host: Host, work: Callable[[Process], Coroutine[Any, Any, None]]) -> None:
+    """The node runs on `host`, and has for a while; `work` is that of a client."""
+    client = small.host("client")
+
+    async def main() -> None:
+        host.start(run_node)
+        await asyncio.sleep(60.0)
+        task = client.start(work).main
+        assert task is not None
+        await task
+
+    small.run(main())
 
 
 async def fill(peer: Peer) -> None:
@@ -59,7 +75,6 @@ def test_a_reader_whose_position_is_trimmed_while_it_reads_is_told_so() -> None:
     """Else entries before the trim point would be given positions counted back from behind it."""
     small = Small()
     host = small.host("node", disk=DiskWeather(read=Latency(1.0, 0.0)))
-    client = small.host("client")
 
     async def work(process: Process) -> None:
         peer = await connect(process.world, "node:1", {}, timeout=5.0)
@@ -73,21 +88,13 @@ def test_a_reader_whose_position_is_trimmed_while_it_reads_is_told_so() -> None:
             await reading
         assert trimmed.value.first == 104
 
-    async def main() -> None:
-        host.start(run_node)
-        await asyncio.sleep(60.0)
-        task = client.start(work).main
-        assert task is not None
-        await task
-
-    small.run(main())
+    run_beside_node(small, host, work)
 
 
 def test_what_is_committed_while_a_search_by_time_waits_is_no_answer_to_it() -> None:
     """The reader's connection takes nothing more for a while, and all entries are older than what is searched."""
     small = Small(weather=NetworkWeather(delay=Latency(0.1, 0.0), window_bytes=16))
     host = small.host("node")
-    client = small.host("client")
 
     async def work(process: Process) -> None:
         reader = await connect(process.world, "node:1", {}, timeout=5.0)
@@ -104,11 +111,4 @@ def test_what_is_committed_while_a_search_by_time_waits_is_no_answer_to_it() -> 
         part = await searching
         assert (len(part.body), part.message.status.committed) == (0, 10)
 
-    async def main() -> None:
-        host.start(run_node)
-        await asyncio.sleep(60.0)
-        task = client.start(work).main
-        assert task is not None
-        await task
-
-    small.run(main())
+    run_beside_node(small, host, work)
