@@ -157,13 +157,14 @@ def test_within_a_zone_the_idlest_are_taken(streams: int, replicas: int, nodes: 
     fit = {number: node for number, node in nodes.items() if not node.draining and not node.full}
     if len(fit) < replicas:
         return
-    load = {number: (node.open, node.replicas) for number, node in fit.items()}
+    load = {number: (node.open, node.primaries, node.replicas) for number, node in fit.items()}
     for members in place_streams(streams, replicas, nodes):
         for node in members:
             same_zone = [each for each in fit if fit[each].zone == fit[node].zone and each not in members]
             assert all(load[node] <= load[other] for other in same_zone)
         for node in members:
-            load[node] = (load[node][0] + 1, load[node][1] + 1)
+            open_, primaries, held = load[node]
+            load[node] = (open_ + 1, primaries + (node == members[0]), held + 1)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), clusters)

@@ -2,7 +2,7 @@
 
     zones      as many different ones as there are, for every stream; never refused for lack of them
     nodes      within that, the one with the fewest open streams, for they are what keeps a node busy;
-               of those the one with the fewest replicas
+               of those the one that is primary, or leads, least often, then the one with the fewest replicas
     primary    of the members, the one that is primary, or leads, least often
     sequencer  of the primaries of a log's streams, the one that grants positions for the fewest logs: its stream is
                the first
@@ -88,7 +88,15 @@ def _choose(
     for _ in range(replicas):
         left = (node for node in fit if node not in chosen)
         best = min(
-            left, key=lambda node: (fit[node].refused, taken[fit[node].zone], counts[node], primaries[node], node)
+            left,
+            key=lambda node: (
+                fit[node].refused,
+                taken[fit[node].zone],
+                counts[node][0],
+                primaries[node],
+                counts[node][1],
+                node,
+            ),
         )
         taken[fit[best].zone] += 1
         chosen.append(best)

@@ -159,7 +159,7 @@ def goes_on_behind_a_hole() -> Iterator[None]:
         return
 
     async def write(self: Chain, slot: Slot, data: Buffer, count: int) -> None:
-        if self._context.world.random.random() < 4 * SLOW:
+        if self._context.world.random.random() < 12 * SLOW:
             await self._clock.sleep(1.5)  # longer than some wait for an answer
         await plain(self, slot, data, count)
 
