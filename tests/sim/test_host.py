@@ -152,3 +152,24 @@ def test_a_program_told_to_stop_gets_some_time_for_it(obedient: bool) -> None:
 
     assert small.run(main()) == pytest.approx(2.0 if obedient else 1.0 + STOP_SECONDS)
     assert not host.up
+
+
+def test_who_waits_for_a_program_to_end_is_cancelled_also_in_the_moment_in_which_it_dies() -> None:
+    """A host that is lost for good is not started again by who had told it to stop."""
+    small = Small()
+    host = small.host("a")
+
+    async def slow(process: Process) -> None:
+        await process.clock.sleep(1000.0)
+
+    async def main() -> None:
+        host.start(slow)
+        await asyncio.sleep(1.0)
+        stopping = asyncio.ensure_future(host.stop())
+        await asyncio.sleep(0.01)
+        host.crash()
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+
+    small.run(main())

@@ -81,6 +81,7 @@ ONCE_FAILED: dict[int, str] = {
     4281: "what had been a journal was given two streams, and only one of them was tried, judged wrongly (I14)",
     7146: "fewer copies, which a segment went on with, were taken for the number that was asked for (change)",
     868: "a node that had just come back was taken for lost, and copied over itself, whose source was lost then (I14)",
+    2837: "a node that was lost for good while it was told to stop was started again (judged wrongly)",
     362: "everybody who asked for the tail of a journal asked its members every 5 ms while one was away (steps)",
     680: "a position was named, and refused by what was known of the log before it was changed (conditional)",
     622: "a change of a log was said to be done, which another had come before (change)",

@@ -240,7 +240,7 @@ class Healer:
         segment = self._catalog.logs[number].chain[-1]
         if segment.ordering != "leader" or segment.replication == CHAIN:
             return False
-        [stream] = segment.streams
+        stream = segment.streams[0]
         well = self._well(number, segment, stream)
         return len(well) >= segment.ack and (segment.journal or stream.members[0] in well)
 

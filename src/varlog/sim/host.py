@@ -86,7 +86,8 @@ class Host:
         self.fabric.trace.event(self.loop.now, self.name, "is told to stop")
         process.arrive_at(self.loop.now, process.told_to_stop)
         try:
-            await asyncio.wait_for(asyncio.shield(process.dead), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):  # `wait_for` loses a cancellation that comes as it dies
+                await asyncio.shield(process.dead)
         except TimeoutError:
             self.crash(power_loss=False)
 
