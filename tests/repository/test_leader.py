@@ -417,7 +417,10 @@ def test_a_tail_is_waited_for_while_the_leader_is_replaced(tmp_path: Path) -> No
                 handle = client.log("orders")
                 await handle.append(b"a")
                 await cluster.stop_node(log.chain[0].streams[0].members[0])
-                assert await handle.tail() == 1
+                asked = await (await cluster.to_repository()).call(
+                    Method.TAIL, pb.TailRequest(log=log.id), timeout=TIMEOUT_S
+                )
+                assert asked.message.tail == 1
                 check = await client.check_node(log.chain[0].streams[0].members[1])
                 assert not any(stream.empty for stream in check.streams if stream.segment == 1)
 

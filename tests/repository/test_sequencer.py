@@ -14,7 +14,7 @@ import varlog
 from varlog.base.errors import InvalidArgument, Junk, NotWritten, Unavailable
 from varlog.base.ids import Glsn, LogId
 from varlog.base.limits import BATCH_ENTRIES
-from varlog.client import chain, questions
+from varlog.client import chain, questions, tail
 from varlog.client.context import LogContext
 from varlog.client.routes import Routes
 from varlog.core.ordering.sequencer import DEFAULT_UNIT, Stripes
@@ -354,7 +354,8 @@ def test_what_was_granted_before_the_log_was_sealed_is_no_tail(tmp_path: Path, m
                     await context.routes.refresh(TIMEOUT_S)
                 await plain(context, end)
 
-            monkeypatch.setattr(questions, "complete_last_segment", complete)
+            for module in (tail, questions):
+                monkeypatch.setattr(module, "complete_last_segment", complete)
             assert await client.log("orders").tail() == 1
             assert asked[0] > 4, "so much was granted"
 

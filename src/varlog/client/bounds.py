@@ -8,6 +8,7 @@ from varlog.base.ids import FIRST_GLSN, Glsn, LogId, Slot, StreamId
 from varlog.client.archived import earliest
 from varlog.client.context import LogContext
 from varlog.client.questions import ask_tail, committed_slot
+from varlog.client.tail import fresh_tail
 
 
 @dataclass(slots=True)
@@ -87,15 +88,15 @@ async def find_bounds(
     limit = None if stop is None else check_position(stop, "stop")
     if stream is not None and not any(route.id == stream for route in context.routes.streams):
         raise NotFound(f"log {info.name!r} has no stream {stream}")
-    if first is None or not wait:
-        tail = await ask_tail(context, timeout)
-        if first is None:
-            if tail.trimmed > info.trimmed:
-                await context.routes.refresh(timeout)
-                info = await context.routes.resolve(timeout)
-            first = earliest(info, tail.trimmed)
-        if not wait:
-            limit = Glsn(tail.tail + 1 if limit is None else min(limit, tail.tail + 1))
+    if first is None:
+        trimmed = (await ask_tail(context, timeout)).trimmed
+        if trimmed > info.trimmed:
+            await context.routes.refresh(timeout)
+            info = await context.routes.resolve(timeout)
+        first = earliest(info, trimmed)
+    if not wait:
+        end = Glsn(await fresh_tail(context, timeout) + 1)
+        limit = end if limit is None else min(limit, end)
     bounds = Bounds(LogId(info.id), first, limit, stream)
     if not wait and limit is not None:
         bounds.known_end = limit

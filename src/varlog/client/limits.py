@@ -59,6 +59,9 @@ REFUSED_SECONDS = 1.0
 STORE_SECONDS = 0.5
 """A member of a chain that did not answer a store for so long is asked again; a writer's timeout under `sequencer`."""
 
+MEMBERS_TAIL_SECONDS = 0.3
+"""How long members are asked for the tail before the repository is: a segment that ends is followed in less, mostly."""
+
 FILL_SECONDS = 1.0
 """A position that was granted and that the head of its chain lacks for so long is given up. Longer than a writer's
 timeout; one that was even slower finds its place taken, and is granted another."""

@@ -23,6 +23,7 @@ from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
 from varlog.client.subscription import Subscription
+from varlog.client.tail import fresh_tail
 from varlog.core.capabilities import capabilities
 from varlog.runtime.timeout import within
 from varlog.wire.batch import Headers
@@ -197,7 +198,7 @@ class Log:
 
     async def tail(self, *, timeout: float | None = None) -> Glsn:
         """The last committed position, 0 if there is none; at least everything acked before the call began."""
-        return Glsn((await ask_tail(self._context, self._seconds(timeout))).tail)
+        return await fresh_tail(self._context, self._seconds(timeout))
 
     async def find(self, time: datetime | float, *, timeout: float | None = None) -> Glsn:
         """The first position at or after a time; one past the tail if there is none yet.

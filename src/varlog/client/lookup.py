@@ -24,6 +24,7 @@ from varlog.client.parts import Placed, placed_batches
 from varlog.client.questions import ask_tail, committed_slots
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
+from varlog.client.tail import fresh_tail
 from varlog.runtime.scope import Scope
 from varlog.runtime.timeout import within
 from varlog.transport.peer import Reply
@@ -153,13 +154,11 @@ async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: 
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
-        tail = await ask_tail(context, search.rest)
-        if glsn > tail.tail:
-            raise NotWritten(f"position {glsn} is not written yet; the tail is {tail.tail}", tail.tail)
-        if glsn <= tail.trimmed:
-            raise Trimmed(f"log {info.name!r} is trimmed up to {tail.trimmed}", tail.trimmed + 1)
+        tail = await fresh_tail(context, search.rest)
+        if glsn > tail:
+            raise NotWritten(f"position {glsn} is not written yet; the tail is {tail}", tail)
         attempt += 1
-        context.routes.refresh_soon()  # it may lie in a stream that we have not heard of
+        context.routes.refresh_soon()  # it may lie in a stream that we have not heard of, or be trimmed
         await search.again(attempt)
         info = await context.routes.resolve(search.rest)
 

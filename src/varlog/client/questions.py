@@ -41,7 +41,7 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
     await context.routes.resolve(timeout)
     in_vain = 0
     while True:
-        last = _last_segment(context)
+        last = last_segment(context)
         answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
         tail = cast(pb.TailReply, answer)
         left = max(0.0, deadline - context.world.clock.now())
@@ -51,15 +51,15 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
             await within(context.world.clock, left, complete_last_segment(context, tail.tail + 1))
         except Over:
             await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
-            if _last_segment(context) == last:  # or is about to
+            if last_segment(context) == last:  # or is about to
                 in_vain += 1
                 await context.world.clock.sleep(min(left, pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS)))
         else:
-            if _last_segment(context) == last:
+            if last_segment(context) == last:
                 return tail  # else what was granted in a segment that has ended meanwhile may never be written
 
 
-def _last_segment(context: LogContext) -> tuple[int, bool]:
+def last_segment(context: LogContext) -> tuple[int, bool]:
     """Its number, and whether it has ended with the log, as far as is known here."""
     info = context.routes.info
     return (len(info.chain), info.sealed) if info is not None else (0, False)

@@ -336,7 +336,7 @@ class Verbs:
         assert isinstance(message, pb.LeadRequest)
         replica = self._find(message.replica)
         granted = 0
-        if replica.spec.ordering == "sequencer":
+        if message.base and replica.spec.ordering == "sequencer":
             sequencer = self._replicas.roles.sequencer(replica)
             sequencer.begin(Glsn(message.base))
             granted = sequencer.granted

@@ -263,7 +263,7 @@ class Service:
         segment = log.chain[-1]
         stream = segment.streams[0]
         if log.journal:
-            return segment.base + await journal_tail(self._links, self._world.clock, log) - 1
+            return await journal_tail(self._links, self._world.clock, log) - 1
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
         return await self._links.lead(NodeId(stream.members[0]), name) - 1
 

@@ -7,8 +7,8 @@ from varlog.base.ids import Slot
 from varlog.client import Journal, JournalLeader
 from varlog.client.journal_lines import LedSegment, _Line
 from varlog.core.ordering import leader as leader_ordering
+from varlog.core.ordering import tail as tail_ordering
 from varlog.core.ordering.journal import Numbered, Tenure
-from varlog.repository import journal_tail
 from varlog.sim.bugs.registry import bug, swap
 from varlog.sim.weather import Weather
 from varlog.transport.peer import Reply
@@ -72,7 +72,7 @@ def tail_without_the_silent() -> Iterator[None]:
         least = leader_ordering.committed(tails, ack)
         return least, least
 
-    with swap(journal_tail, tail_between=tail_between):
+    with swap(tail_ordering, tail_between=tail_between):
         yield
 
 

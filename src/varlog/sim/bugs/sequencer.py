@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from varlog.base.errors import Taken
 from varlog.base.ids import Glsn, NodeId, Slot, StreamId
-from varlog.client import chain, questions
+from varlog.client import chain, questions, tail
 from varlog.client.chain import Chain, Lost, Over
 from varlog.client.chain_writer import ChainWriter
 from varlog.client.context import LogContext
@@ -193,7 +193,7 @@ def tail_of_a_sealed_segment() -> Iterator[None]:
         except Over:
             pass  # nobody writes it any more, so there is nothing to complete
 
-    with swap(questions, complete_last_segment=complete):
+    with swap(questions, complete_last_segment=complete), swap(tail, complete_last_segment=complete):
         yield
 
 

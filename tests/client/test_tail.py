@@ -1,0 +1,142 @@
+"""The tail of a log whose members number its last segment: they are asked, and show that no other has followed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+from tests.servers import TIMEOUT_S, Servers, run, servers
+
+import varlog
+from varlog.client.limits import MEMBERS_TAIL_SECONDS
+from varlog.client.routes import Routes
+
+KINDS: list[dict[str, Any]] = [
+    {"ordering": "leader"},
+    {"ordering": "leader", "replication": "chain"},
+    {"ordering": "leader", "ack": 3},
+    {"ordering": "sequencer"},
+    {"ordering": "sequencer", "streams": 3, "unit": 4},
+]
+NEVER_MS = 600_000
+"""A lost node is not noticed."""
+
+
+@asynccontextmanager
+async def log_of(folder: Path, **kind: Any) -> AsyncIterator[tuple[Servers, varlog.Log]]:
+    async with (
+        servers(folder, lost_ms=NEVER_MS) as cluster,
+        varlog.connect(f"varlog://{cluster.repository_address}") as client,
+    ):
+        yield cluster, await client.create_log("orders", replicas=3, **kind)
+
+
+async def entries(log: varlog.Log) -> list[bytes]:
+    return [entry.payload async for entry in log.subscribe(1, wait=False)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_with_the_repository_stopped_a_log_is_read_up_to_its_tail(tmp_path: Path, kind: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, **kind) as (cluster, log):
+            assert await log.tail() == 0
+            await cluster.stop_repository()
+            payloads = [b"%d" % number for number in range(10)]
+            for number, payload in enumerate(payloads, 1):
+                assert (await log.append(payload)).glsn == number
+                assert await log.tail() == number
+            assert await entries(log) == payloads
+            with pytest.raises(varlog.NotWritten) as refused:
+                await log.read(11)
+            assert refused.value.tail == 10
+
+    run(story())
+
+
+def test_followers_of_a_journal_read_what_is_acknowledged_while_the_repository_is_stopped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            servers(tmp_path, lost_ms=NEVER_MS) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+            varlog.connect(f"varlog://{cluster.repository_address}") as other,
+            client.journal("wal") as journal,
+            journal.lead(ttl=30.0) as leader,
+        ):
+            follower = other.log("wal")
+            assert await follower.tail() == 0
+            await cluster.stop_repository()
+            for number in range(1, 11):
+                assert (await leader.append(b"%d" % number)).glsn == number
+                assert await follower.tail() == number
+            assert len(await entries(follower)) == 10
+            await cluster.start_repository()
+
+    run(story())
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_a_follower_that_is_away_is_not_waited_for(tmp_path: Path, gone: int) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="leader") as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            await cluster.stop_repository()
+            await cluster.stop_node(members[gone])
+            began = monotonic()
+            assert await log.tail() == 1
+            assert monotonic() - began < TIMEOUT_S / 10
+
+    run(story())
+
+
+@pytest.mark.parametrize("to", ["cut", "leader", "sequencer"])
+@pytest.mark.parametrize("kind", [{"ordering": "leader"}, {"ordering": "sequencer"}], ids=str)
+def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any], to: str
+) -> None:
+    async def watches_nothing(_: Routes) -> bool:
+        return False
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, **kind) as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as other,
+        ):
+            await log.append(b"a")
+            with monkeypatch.context() as patch:
+                patch.setattr(Routes, "_watch_once", watches_nothing)
+                stale = other.log("orders")
+                assert await stale.tail() == 1
+                await log.reconfigure(ordering=to, roll=True)
+                assert (await log.append(b"b")).glsn == 2
+                known = stale._context.routes.info
+                assert known is not None
+                assert len(known.chain) == 1, "it has not heard of it"
+                assert await stale.tail() == 2
+
+    run(story())
+
+
+def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
+    """The other two may have acknowledged more, or sealed the segment."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, lost_ms=NEVER_MS) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+            client.journal("wal") as journal,
+            journal.lead(ttl=30.0) as leader,
+        ):
+            await leader.append(b"a")
+            log = client.log("wal")
+            members = (await log.info()).chain[-1].streams[0].members
+            for node in members[1:]:
+                await cluster.stop_node(node)
+            with pytest.raises((varlog.Timeout, varlog.Unavailable)):
+                await log.tail(timeout=2 * MEMBERS_TAIL_SECONDS)
+            await cluster.start_node(members[1])
+            assert await log.tail() == 1
+
+    run(story())
