@@ -1,5 +1,9 @@
-"""The tail of a log whose members number its last segment: they are asked, and show that no other has followed."""
+"""The tail of a log whose members number its last segment: they are asked, and show that no other has followed.
 
+That is asked, too, before the word of a sequencer on where the log ends is believed.
+"""
+
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +16,8 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 import varlog
 from varlog.client.limits import MEMBERS_TAIL_SECONDS
 from varlog.client.routes import Routes
+from varlog.wire.methods import Method
+from varlog.wire.proto import varlog_pb2 as pb
 
 KINDS: list[dict[str, Any]] = [
     {"ordering": "leader"},
@@ -138,5 +144,35 @@ def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
                 await log.tail(timeout=2 * MEMBERS_TAIL_SECONDS)
             await cluster.start_node(members[1])
             assert await log.tail() == 1
+
+    run(story())
+
+
+def test_an_old_sequencer_is_not_believed_that_a_position_is_taken(tmp_path: Path) -> None:
+    """It knows nothing of the segment that follows, in which the position expected may be the next."""
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            for number in range(1, 4):
+                await log.append(b"%d" % number)
+            info = await log.info()
+            stream = info.chain[-1].streams[0]
+            await cluster.stop_repository()
+            with pytest.raises(varlog.Conflict) as refused:
+                await log.append(b"x", expect=3)
+            assert refused.value.tail == 3, "all members are open"
+            other = await cluster.to_node(stream.members[1])
+            seal = pb.SealRequest(replica=pb.ReplicaId(log=info.id, segment=1, stream=stream.id))
+            await other.call(Method.SEAL, seal, timeout=TIMEOUT_S)
+            with pytest.raises((varlog.Timeout, varlog.OutcomeUnknown)):
+                await log.append(b"x", expect=3, timeout=1.0)
+            appending = asyncio.create_task(log.append(b"y", expect=3, timeout=TIMEOUT_S))
+            await cluster.start_repository()
+            with pytest.raises(varlog.Conflict) as refused:
+                await appending
+            assert refused.value.tail == 3
+            assert (await log.info()).chain[-1].epoch > 1, "it is the word of another sequencer"
+            assert (await log.append(b"z", expect=4)).glsn == 4
+            assert await entries(log) == [b"1", b"2", b"3", b"z"]
 
     run(story())

@@ -33,6 +33,7 @@ from varlog.client.lookup import header_at
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Flight, Session
+from varlog.client.tail import is_last_segment
 from varlog.client.writer import Carried, Owner
 from varlog.ports.clock import Timer
 from varlog.runtime.timeout import within
@@ -285,17 +286,28 @@ class ChainWriter:
                 reply = await self._ask(request)
             except Sealed as sealed:
                 raise Over from sealed
+            except Conflict:
+                if await self._is_last():
+                    raise
+                await self._wait_to_ask_again(failures := failures + 1)
+                continue
             except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, WrongWriter, ReplicaFailed):
                 self.stalled = True
-                failures += 1
-                self._routes.refresh_soon()
-                await self._pause(failures)
+                await self._wait_to_ask_again(failures := failures + 1)
                 continue
             message: pb.GrantReply = reply.message
             return Glsn(message.first), message.skipped
 
-    async def _pause(self, failures: int) -> None:
+    async def _is_last(self) -> bool:
+        """Whether the sequencer's word on where the log ends holds: an old one knows nothing of what has followed."""
+        try:
+            return await is_last_segment(self._context, self._first.segment)
+        except VarlogError:
+            return False
+
+    async def _wait_to_ask_again(self, failures: int) -> None:
         """Before the sequencer is asked again, unless it is heard that another has taken over."""
+        self._routes.refresh_soon()
         try:
             await within(self._world.clock, pause(self._world, failures), self._over.wait())
         except Timeout:

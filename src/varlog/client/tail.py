@@ -6,13 +6,14 @@ leader, sequencer      the members are asked (`core.ordering.tail`). Where they 
 """
 
 from functools import partial
+from typing import cast
 
 from varlog.base.errors import Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.client.chain import Over
 from varlog.client.context import LogContext
-from varlog.client.limits import MEMBERS_TAIL_SECONDS, STORE_SECONDS
-from varlog.client.questions import ask_tail, complete_last_segment, last_segment
+from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_TAIL_SECONDS, STORE_SECONDS
+from varlog.client.questions import ask_by_id, ask_tail, complete_last_segment, last_segment
 from varlog.core.ordering.tail import JournalTail, NumberedTail, Tail, Word, open_enough
 from varlog.runtime.polling import poll
 from varlog.runtime.timeout import within
@@ -35,6 +36,19 @@ async def fresh_tail(context: LogContext, timeout: float) -> Glsn:
         except (Over, VarlogError):
             pass
     return Glsn((await ask_tail(context, max(0.001, deadline - clock.now()))).tail)
+
+
+async def is_last_segment(context: LogContext, epoch: int) -> bool:
+    """Whether it was certain a moment ago that no other segment had followed this one, nor the log been sealed."""
+    info = context.routes.info
+    if info is None or info.sealed or len(info.chain) != epoch:
+        return False
+    try:
+        await within(context.world.clock, MEMBERS_TAIL_SECONDS, _ask_members(context, info))
+    except VarlogError:
+        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), ATTEMPT_SECONDS)
+        return cast(pb.TailReply, answer).segment == epoch and last_segment(context) == (epoch, False)
+    return True
 
 
 async def _ask_members(context: LogContext, info: pb.LogInfo) -> Glsn:
