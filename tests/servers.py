@@ -71,8 +71,8 @@ class Servers:
     async def to_node(self, number: int) -> Peer:
         return await connect(self.world, self.nodes[number].address, {}, timeout=TIMEOUT_S)
 
-    async def create_log(self, name: str = "orders", replicas: int = 3, streams: int = 1) -> pb.LogInfo:
-        request = pb.CreateLogRequest(name=name, ordering="cut", replicas=replicas, streams=streams)
+    async def create_log(self, name: str = "orders", replicas: int = 3, streams: int = 1, ack: int = 0) -> pb.LogInfo:
+        request = pb.CreateLogRequest(name=name, ordering="cut", replicas=replicas, streams=streams, ack=ack)
         peer = await self.to_repository()
         log = (await peer.call(Method.CREATE_LOG, request, timeout=TIMEOUT_S)).message
         assert isinstance(log, pb.LogInfo)

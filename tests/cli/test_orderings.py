@@ -60,7 +60,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "capabilities": ["atomic_batch", "many_streams", "many_writers"],
             "pinned": ["many_streams", "many_writers"],
         },
-        "3, of which an acknowledgement needs 3",
+        "3, of which an acknowledgement needs 3; goes on with 2 where there are no nodes for more",
         "0 lost without a pause of appends, any with one, 2 without loss of data",
     ),
     "leader": (
@@ -89,7 +89,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "losses": {"appends": 0, "sealing": 3, "data": 3},
             "pinned": ["atomic_batch"],
         },
-        "4, of which an acknowledgement needs 4, in a chain",
+        "4, of which an acknowledgement needs 4, in a chain; goes on with 3 where there are no nodes for more",
         "0 lost without a pause of appends, 3 with one, 3 without loss of data",
     ),
     "journal": (
@@ -117,7 +117,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "sequencer-alone": (
         "--ordering sequencer --replicas 3 --pin conditional_append",
         {"capabilities": ["atomic_batch", "conditional_append", "many_streams", "many_writers"]},
-        "3, of which an acknowledgement needs 3, in stripes of 4,096",
+        "3, of which an acknowledgement needs 3, in stripes of 4,096; goes on with 2 where there are no nodes for more",
         "0 lost without a pause of appends, 2 with one, 2 without loss of data",
     ),
 }
@@ -238,12 +238,12 @@ SENSELESS: list[tuple[str, str]] = [
     ("--ordering leader --unit 8", "under `leader` positions are not striped over streams: there is no unit"),
     ("--ordering leader --streams 2", "under `leader` a log has 1 stream, not 2"),
     ("--ordering leader --replication star", "replication is 'broadcast' or 'chain', not 'star'"),
-    ("--ordering leader --replication chain --ack 2", "in a chain all 3 members acknowledge: ack cannot be 2"),
-    ("--ordering cut --ack 2", "under `cut` an entry is in the log when all 3 replicas have it: ack is 3, not 2"),
+    ("--ordering leader --replication chain --ack 4", "an acknowledgement cannot need 4 copies of 3"),
+    ("--ordering cut --ack 4", "an acknowledgement cannot need 4 copies of 3"),
     ("--ordering cut --unit 8", "under `cut` positions are not striped over streams: there is no unit"),
     ("--ordering cut --replication chain", "replication 'chain' is for logs under `leader`"),
     ("--ordering cut --journal", "a journal has a leader: its ordering is 'leader', and cannot be 'cut'"),
-    ("--ordering sequencer --ack 2", "under `sequencer` an entry is in the log when all 3 replicas have it"),
+    ("--ordering sequencer --ack 4", "an acknowledgement cannot need 4 copies of 3"),
     ("--ordering sequencer --unit 1048577", "a stripe has at most 1048576 positions, not 1048577"),
     ("--ordering sequencer --replication chain", "replication 'chain' is for logs under `leader`"),
     ("--ordering sequencer --journal", "a journal has a leader: its ordering is 'leader', and cannot be 'sequencer'"),

@@ -171,7 +171,6 @@ def test_an_old_sequencer_is_not_believed_that_a_position_is_taken(tmp_path: Pat
             with pytest.raises(varlog.Conflict) as refused:
                 await appending
             assert refused.value.tail == 3
-            assert (await log.info()).chain[-1].epoch > 1, "it is the word of another sequencer"
             assert (await log.append(b"z", expect=4)).glsn == 4
             assert await entries(log) == [b"1", b"2", b"3", b"z"]
 

@@ -100,7 +100,7 @@ def test_callers_notice_nothing_but_a_pause(tmp_path: Path) -> None:
 def test_with_too_few_nodes_a_stream_waits_for_its_own(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path) as cluster:
-            log = await cluster.create_log()
+            log = await cluster.create_log(ack=3)
             primary, backup, _ = log.chain[0].streams[0].members
             await cluster.stop_node(backup)
             waiting = asyncio.ensure_future(append(await cluster.to_node(primary), log, batch(b"a"), timeout=30))

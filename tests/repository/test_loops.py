@@ -114,7 +114,7 @@ def test_a_log_whose_healing_hangs_keeps_nobody_from_seeing_who_is_lost() -> Non
         cluster = Cluster(log(1), log(2))
         cluster.stopped[LogId(2)] = "it has lost entries"
 
-        async def replace(number: LogId, *_: Any) -> None:
+        async def replace(number: LogId, *_: Any, members: int) -> None:
             if number == LogId(2):
                 await process.clock.sleep(3)
                 raise Unavailable("a node does not answer")
@@ -145,7 +145,7 @@ class Work:
         self.healer = cluster.healer(process.clock, self._replace)
         process.spawn(self.healer.run(), "healer")
 
-    async def _replace(self, number: LogId, ending: list[StreamId], *_: Any) -> None:
+    async def _replace(self, number: LogId, ending: list[StreamId], *_: Any, members: int) -> None:
         self.begun.append((self._clock.now(), number))
         self.most = max(self.most, len(self.begun) - len(self.done))
         await self._clock.sleep(self.seconds.get(number, 0.2))

@@ -107,7 +107,7 @@ def test_the_wish_outlives_restarts_and_can_be_taken_back(tmp_path: Path) -> Non
 def test_with_too_few_nodes_nothing_moves_until_one_comes(tmp_path: Path) -> None:
     async def story() -> None:
         async with connected(tmp_path, 3) as (made, cluster):
-            log = await cluster.create_log("a", replicas=3)
+            log = await cluster.create_log("a", replicas=3, ack=3)
             await cluster.drain_node(1)
             while not (told := await log_trouble(cluster)):
                 await asyncio.sleep(0.02)
@@ -175,8 +175,8 @@ def test_a_drain_that_is_taken_back_gives_up_the_copies_under_way(tmp_path: Path
 def test_a_check_tells_what_would_stop_and_how_many_copies_are_left(tmp_path: Path) -> None:
     async def story() -> None:
         async with connected(tmp_path, 3) as (made, cluster):
-            for name, replicas in (("three", 3), ("two", 2), ("one", 1)):
-                log = await cluster.create_log(name, replicas=replicas)
+            for name, replicas, ack in (("three", 3, 3), ("fewer", 3, 2), ("two", 2, 2), ("one", 1, 1)):
+                log = await cluster.create_log(name, replicas=replicas, ack=ack)
                 await log.append(b"x")
             await until_reported(cluster)
             alone = (await streams_of(cluster, "one"))[0].members[0]
@@ -187,6 +187,8 @@ def test_a_check_tells_what_would_stop_and_how_many_copies_are_left(tmp_path: Pa
             assert rows["three"].stops
             assert (rows["three"].copies_left, rows["three"].copies_wanted) == (2, 3)
             assert not rows["three"].unreadable
+            assert not rows["fewer"].stops, "it goes on with two"
+            assert (rows["fewer"].copies_left, rows["fewer"].copies_wanted) == (2, 3)
             assert not rows["one"].stops
             assert rows["one"].unreadable
             await made.start_node(4)

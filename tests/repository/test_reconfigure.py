@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_changes() -> None:
                 {"replicas": 0},
                 {"replicas": 17},
                 {"streams": 5000},
-                {"ack": 1},
+                {"ack": 3},
                 {"members": [1, 1]},
                 {"roll_bytes": 10},
                 {"roll_seconds": 0.1},

@@ -241,7 +241,7 @@ def test_appends_go_on_without_the_repository(tmp_path: Path) -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     async def story() -> None:
         async with varlog.local_cluster(nodes=3) as cluster:
-            settings = ({"ack": 2}, {"ack": 4}, {"unit": BATCH_ENTRIES + 1}, {"unit": 0}, {"streams": 5000})
+            settings = ({"ack": 4}, {"unit": BATCH_ENTRIES + 1}, {"unit": 0}, {"streams": 5000})
             wrongs: list[dict[str, Any]] = list(settings)
             for wrong in wrongs:
                 with pytest.raises(InvalidArgument):

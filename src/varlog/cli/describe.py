@@ -156,23 +156,31 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
 
 
 def copies_of(log: LogDescription) -> str:
-    """How many copies entries of its last segment get, and how many of them an acknowledgement needs."""
+    """How many copies entries get now, how many of them an acknowledgement needs, and with how few the log goes on."""
     last = log.chain[-1]
+    there, ack = copies_now(log)
     how = ", in a chain" if last.replication == "chain" else f", in stripes of {last.unit:,}" if last.unit else ""
-    return f"{last.replicas}, of which an acknowledgement needs {last.ack}{how}"
+    fewer = f"; goes on with {log.ack} where there are no nodes for more" if log.ack < ack else ""
+    wanted = f" for now, {log.replicas} wanted" if there < log.replicas else ""
+    return f"{there}{wanted}, of which an acknowledgement needs {ack}{how}{fewer}"
+
+
+def copies_now(log: LogDescription) -> tuple[int, int]:
+    """How many members the open streams have, the least of all, and how many of them acknowledge."""
+    last = log.chain[-1]
+    there = min((len(stream.members) for stream in last.streams if stream.writable), default=last.replicas)
+    return there, min(last.ack, there)
 
 
 def losses_of(log: LogDescription) -> Losses:
     """How many nodes of its last segment may be lost."""
-    last = log.chain[-1]
-    return survives(last.ordering, last.replicas, last.ack)
+    return survives(log.chain[-1].ordering, *copies_now(log))
 
 
 def losses_survived(log: LogDescription) -> str:
     """The same in words: what then still works."""
-    last = log.chain[-1]
     losses = losses_of(log)
-    takeover = "any" if losses.sealing >= last.replicas else str(losses.sealing)
+    takeover = "any" if losses.sealing >= copies_now(log)[0] else str(losses.sealing)
     return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
 
 

@@ -33,7 +33,12 @@ def register(commands: Commands, summary: str) -> None:
     create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
-    create.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, under `leader`")
+    create.add_argument(
+        "--ack",
+        type=positive,
+        help="durable copies that an acknowledgement needs (default: most of them); in a chain and under `sequencer`, "
+        "where all copies that there are acknowledge, the fewest to go on with",
+    )
     create.add_argument("--unit", type=positive, help="positions that go to one stream in turn, under `sequencer`")
     create.add_argument(
         "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
@@ -49,7 +54,7 @@ def register(commands: Commands, summary: str) -> None:
     reconfigure.add_argument("--ordering", help="who numbers the entries")
     reconfigure.add_argument("--replicas", type=positive, help="copies of every entry")
     reconfigure.add_argument("--streams", type=positive, help="streams that take appends at once")
-    reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs")
+    reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, at least")
     reconfigure.add_argument("--unit", type=positive, help="positions that go to one stream in turn")
     reconfigure.add_argument("--members", type=node_ids, default=[], help="nodes of the next segment, like 1,2,3")
     reconfigure.add_argument("--roll", action="store_true", help="begin a new segment, even if nothing else changes")
@@ -184,7 +189,7 @@ def show_log(arguments: Arguments) -> None:
         raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
-    row["copies"], row["ack"] = describe.copies_of(status.log), status.log.chain[-1].ack
+    row["copies"], row["ack"] = describe.copies_of(status.log), describe.copies_now(status.log)[1]
     row["survives"], row["losses"] = describe.losses_survived(status.log), describe.losses_of(status.log)._asdict()
     row |= {name: getattr(status.log, name) for name in RETAINED}
     row["keeps"] = describe.kept(status.log)

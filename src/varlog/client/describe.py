@@ -75,6 +75,8 @@ class LogDescription:
     name: str
     ordering: str
     replicas: int
+    ack: int
+    """So many copies acknowledge; where all that a segment has do, with no fewer does the log go on."""
     streams: int
     trimmed: int
     sealed: bool
@@ -270,6 +272,7 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         name=info.name,
         ordering=info.ordering,
         replicas=info.replicas,
+        ack=info.ack or info.replicas,
         streams=info.streams,
         trimmed=info.trimmed,
         sealed=info.sealed,

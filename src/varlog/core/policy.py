@@ -1,8 +1,17 @@
-"""How many losses a replication survives, by its ordering. Pure, for people to see before they need it."""
+"""How many copies acknowledge, and how many losses that survives, by the ordering. Pure.
+
+W of N copies acknowledge. Under `leader`, by broadcast, those are any W of a segment's members. Where all members of
+a segment acknowledge, W says with how few copies a log goes on while there are no nodes for N.
+"""
 
 from typing import NamedTuple
 
-from varlog.core.ordering.leader import seal_quorum
+from varlog.core.ordering.leader import BROADCAST, seal_quorum
+
+
+def all_acknowledge(ordering: str, replication: str) -> bool:
+    """Whether an entry is in the log when every member of its segment has it."""
+    return ordering != "leader" or (replication or BROADCAST) != BROADCAST
 
 
 class Losses(NamedTuple):

@@ -87,7 +87,7 @@ class Checkup:
         reasons: dict[int, str] = {}
         for held in held_by(self._catalog, number):
             replicas = held.segment.replicas
-            needed = replicas if held.segment.ordering == "cut" else held.segment.ack
+            needed = held.log.ack or held.log.replicas  # with fewer no log goes on
             if not held.ended and needed not in reasons:
                 reasons[needed] = _no_replacement(needed, others)
             row = self._links.row(number, held.replica())

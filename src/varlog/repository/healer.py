@@ -170,10 +170,10 @@ class Healer:
                 ending = self._hurt(number) if urgent else self._leaving(number)
                 log = self._catalog.logs.get(number)
                 if ending and log is not None:  # it may have been sealed or removed while we waited
+                    members = members_for(self._catalog, self._links, log, urgent=urgent)
                     if log.chain[-1].ordering == "cut":
-                        await self._reconfigurer.replace(number, ending, self._wanted(log, ending))
+                        await self._reconfigurer.replace(number, ending, self._wanted(log, ending), members=members)
                     else:
-                        members = members_for(self._catalog, self._links, log, urgent=urgent)
                         await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=urgent)
         except REFUSED:
             self._put_off(number, urgent, "the metadata store does not take the change")
@@ -206,22 +206,20 @@ class Healer:
         log = self._catalog.logs.get(number)
         if log is None:
             return []
-        if self._is_thin(log):
-            return [StreamId(stream.id) for stream in _open(log)]
         return [
             StreamId(stream.id)
             for stream in _open(log)
-            if any(NodeId(node) in self._draining for node in stream.members)
+            if any(NodeId(node) in self._draining for node in stream.members) or self._is_thin(log, stream)
         ]
 
-    def _is_thin(self, log: pb.LogInfo) -> bool:
-        """The last segment has fewer members than are wanted, and there are nodes for more by now."""
-        last = log.chain[-1]
-        if last.ordering == "cut" or last.replicas >= log.replicas:
+    def _is_thin(self, log: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """It has fewer members than are wanted, and there are nodes for more by now."""
+        there = len(stream.members)
+        if there >= log.replicas:
             return False  # how many there could be takes a look at every log
         if self._free is None:
             self._free = candidates(self._catalog, self._links)
-        return last.replicas < members_among(self._free, log, urgent=False)
+        return there < members_among(self._free, log, urgent=False)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))

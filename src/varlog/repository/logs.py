@@ -9,6 +9,7 @@ from varlog.base.names import check_name
 from varlog.core.ordering.leader import BROADCAST, CHAIN, default_ack
 from varlog.core.ordering.sequencer import DEFAULT_UNIT
 from varlog.core.placement import place_streams
+from varlog.core.policy import all_acknowledge
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.changes import Changes
@@ -106,7 +107,7 @@ class Logs:
             ordering=wanted.ordering,
             base=FIRST_GLSN,
             replicas=wanted.replicas,
-            ack=wanted.ack,
+            ack=wanted.replicas if all_acknowledge(wanted.ordering, wanted.replication) else wanted.ack,
             unit=wanted.unit,
             replication=wanted.replication,
             journal=wanted.journal,
@@ -249,7 +250,8 @@ def _needs_segment(log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLog
     """
     last = log.chain[-1]
     moved = wanted.ordering == "sequencer" and wanted.streams != len(last.streams)
-    short = bool(message.replicas) and wanted.replicas != last.replicas
+    members = {len(stream.members) for stream in last.streams if stream.state != pb.STREAM_FINALIZED}
+    short = bool(message.replicas) and members != {wanted.replicas}
     return moved or short or wanted != replace(settings_of(log), streams=wanted.streams)
 
 
@@ -269,37 +271,35 @@ def _checked(wanted: Settings) -> Settings:
         raise Unsupported(f"a journal has a leader: its ordering is 'leader', and cannot be {wanted.ordering!r}")
     if wanted.replication != BROADCAST:
         raise InvalidArgument(f"replication {wanted.replication!r} is for logs under `leader`")
-    if wanted.ack not in (0, wanted.replicas):
-        raise InvalidArgument(
-            f"under `{wanted.ordering}` an entry is in the log when all {wanted.replicas} replicas have it: "
-            f"ack is {wanted.replicas}, not {wanted.ack}"
-        )
-    unit = 0
-    if wanted.ordering == "sequencer":
-        unit = wanted.unit or DEFAULT_UNIT
-        if unit > BATCH_ENTRIES:
-            raise InvalidArgument(f"a stripe has at most {BATCH_ENTRIES} positions, not {unit}")
-    return Settings(wanted.ordering, wanted.replicas, wanted.replicas, wanted.streams, unit)
+    unit = (wanted.unit or DEFAULT_UNIT) if wanted.ordering == "sequencer" else 0
+    if unit > BATCH_ENTRIES:
+        raise InvalidArgument(f"a stripe has at most {BATCH_ENTRIES} positions, not {unit}")
+    return replace(wanted, ack=_checked_ack(wanted), unit=unit)
 
 
 def _checked_leader(wanted: Settings) -> Settings:
-    """One leader has one stream. An ack of one copy would need every member's seal: one loss, and nobody goes on."""
+    """One leader has one stream."""
     if wanted.streams != 1:
         raise InvalidArgument(f"under `leader` a log has 1 stream, not {wanted.streams}: one leader numbers entries")
     if wanted.replication not in (BROADCAST, CHAIN):
         raise InvalidArgument(f"replication is {BROADCAST!r} or {CHAIN!r}, not {wanted.replication!r}")
-    chained = wanted.replication == CHAIN
-    if chained and wanted.ack not in (0, wanted.replicas):
-        raise InvalidArgument(f"in a chain all {wanted.replicas} members acknowledge: ack cannot be {wanted.ack}")
-    ack = wanted.ack or (wanted.replicas if chained else default_ack(wanted.replicas))
+    return replace(wanted, ack=_checked_ack(wanted))
+
+
+def _checked_ack(wanted: Settings) -> int:
+    """How many copies acknowledge. One of several would need every member's seal: one loss, and nobody goes on.
+
+    Where all acknowledge that is no matter: one that is sealed is enough, and one copy is what a log may go on with.
+    """
+    ack = wanted.ack or default_ack(wanted.replicas)
     if ack > wanted.replicas:
         raise InvalidArgument(f"an acknowledgement cannot need {ack} copies of {wanted.replicas}")
-    if 1 == ack < wanted.replicas:
+    if 1 == ack < wanted.replicas and not all_acknowledge(wanted.ordering, wanted.replication):
         raise InvalidArgument(
             f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
             f"sealed for good: ack is 2 to {wanted.replicas}"
         )
-    return replace(wanted, ack=ack)
+    return ack
 
 
 def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.ReconfigureLogRequest) -> pb.LogInfo:

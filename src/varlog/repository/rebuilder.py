@@ -115,7 +115,7 @@ class Rebuilder:
             return
         replaced = wanted[0]
         self._want(name)
-        target = survey.choose(name, stream, replaced, only_fit=replaced in leaving and replaced not in lost)
+        target = survey.choose(name, stream, replaced, only_fit=replaced not in lost)
         if target is not None:
             await self._change(name, lambda log, copied: _begin(log, copied, replaced, target))
         elif lost:

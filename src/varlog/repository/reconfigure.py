@@ -23,6 +23,7 @@ from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, StreamId
 from varlog.core.ordering.leader import BROADCAST
 from varlog.core.placement import Candidate, place_streams
+from varlog.core.policy import all_acknowledge
 from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.links import NodeLinks
@@ -39,6 +40,7 @@ class Settings:
     ordering: str
     replicas: int
     ack: int
+    """Where all members acknowledge, the fewest there may be."""
     streams: int
     unit: int = 0
     """Under `sequencer`: positions that go to one stream before the next has its turn."""
@@ -67,11 +69,14 @@ class Reconfigurer:
         self._orderer = orderer
         self._links = links
 
-    async def replace(self, number: LogId, ending: list[StreamId], count: int, also: Note = nothing) -> None:
-        """End some streams of the last segment, and add others to it."""
+    async def replace(
+        self, number: LogId, ending: list[StreamId], count: int, *, members: int = 0, also: Note = nothing
+    ) -> None:
+        """End some streams of the last segment, and add others to it; with so many `members`, if that is given."""
         log = self._catalog.log(number)
         segment = log.chain[-1]
-        async with self._opened(log, segment, count, self._candidates(), ending) as fresh:
+        there = members or segment.replicas
+        async with self._opened(log, segment, count, there, self._candidates(), ending) as fresh:
             for new in fresh:
                 new.from_glsn = self._orderer.order(number).high_watermark + 1
 
@@ -101,11 +106,12 @@ class Reconfigurer:
         """
         log = self._catalog.log(number)
         refuse_unsealable(self._links, log)
+        there = members or wanted.replicas
         segment = pb.SegmentInfo(
             epoch=log.chain[-1].epoch + 1,
             ordering=wanted.ordering,
-            replicas=members or wanted.replicas,
-            ack=wanted.ack,
+            replicas=wanted.replicas,
+            ack=there if all_acknowledge(wanted.ordering, wanted.replication) else wanted.ack,
             unit=wanted.unit,
             replication=wanted.replication,
             journal=wanted.journal,
@@ -114,9 +120,9 @@ class Reconfigurer:
         if leads.id and wanted.journal:
             segment.leader.CopyFrom(leads)
         free = self._candidates(nodes, number)
-        free = staying(free, log, segment.replicas) if stay else free
+        free = staying(free, log, there) if stay else free
         ending = open_streams(log)
-        async with self._opened(log, segment, wanted.streams, free, ending) as fresh:
+        async with self._opened(log, segment, wanted.streams, there, free, ending) as fresh:
 
             def change(changed: pb.LogInfo, ends: dict[StreamId, StreamEnd], until: int) -> None:
                 _end_segment(changed.chain[-1], ends, until)
@@ -159,6 +165,7 @@ class Reconfigurer:
         log: pb.LogInfo,
         segment: pb.SegmentInfo,
         count: int,
+        members: int,
         free: dict[NodeId, Candidate],
         ending: list[StreamId],
     ) -> AsyncIterator[list[pb.StreamInfo]]:
@@ -166,7 +173,7 @@ class Reconfigurer:
         decided what they are. `free` is what there is to choose from in this very moment."""
         number = LogId(log.id)
         granting = segment.ordering == "sequencer"
-        placed = place_streams(count, segment.replicas, free, granting=granting)
+        placed = place_streams(count, members, free, granting=granting)
         with self._catalog.coming.counted(number, placed, ending, journal=segment.journal, granting=granting):
             first = await self._catalog.reserve_streams(number, count)
             opening = dict.fromkeys((number, StreamId(first + index)) for index in range(count))
@@ -220,16 +227,18 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
 
 
 def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: bool) -> int:
-    """Where an acknowledgement needs fewer copies than are wanted, a log goes on with as many as there can be."""
-    return members_among(candidates(catalog, links), log, urgent=urgent)
+    """Where fewer copies than are wanted are enough, a log goes on with as many as there can be."""
+    least = settings_of(log).ack
+    return members_among(candidates(catalog, links), log, urgent=urgent) if least < log.replicas else log.replicas
 
 
 def members_among(free: dict[NodeId, Candidate], log: pb.LogInfo, *, urgent: bool) -> int:
     """The same, for who asks it of many logs at once."""
+    least = settings_of(log).ack
     fit = sum(not node.unfit for node in free.values())
-    if fit < log.ack and urgent:
-        fit = sum(not node.unfit for node in staying(free, log, log.ack).values())
-    return min(log.replicas, max(fit, log.ack))
+    if fit < least and urgent:
+        fit = sum(not node.unfit for node in staying(free, log, least).values())
+    return min(log.replicas, max(fit, least))
 
 
 def settings_of(log: pb.LogInfo) -> Settings:

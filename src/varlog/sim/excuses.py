@@ -37,7 +37,7 @@ class Excuses:
         """Whether there are nodes enough for streams without those that are lost or drain."""
         usable = [host for host in self._cluster.nodes if not self.is_drained(host)]
         if info.ordering == "cut":
-            return len(usable) >= info.replicas
+            return len(usable) >= info.ack
         # A node with a flipped bit may not even start; a leader does not wait for it, others take over.
         return sum(host is not self._nemesis.rotten for host in usable) >= info.ack
 
@@ -73,10 +73,17 @@ class Excuses:
                 found.append(Violation("I14", name, f"{left} of the {info.streams} streams it wants are open"))
         return found
 
+    def short_of_nodes(self, info: pb.LogInfo, stream: pb.StreamInfo) -> bool:
+        """Whether it has fewer members than are wanted, and there is no node for another."""
+        segment = next(segment for segment in info.chain if stream in segment.streams)
+        hosts = [self.host_of(info, node) for node in stream.members]
+        others = [host for host in self._cluster.nodes if host not in hosts and not self.is_drained(host)]
+        return len(hosts) < segment.replicas and others in ([], [self._nemesis.rotten])
+
     def _has_room_elsewhere(self, info: pb.LogInfo) -> bool:
         """Without the node that drains, and without one that a flipped bit may keep from starting."""
         fit = [host for host in self._cluster.nodes if not self.is_drained(host) and host is not self._nemesis.rotten]
-        return len(fit) >= (info.replicas if info.ordering == "cut" else info.ack)
+        return len(fit) >= info.ack
 
     def not_moved(self, infos: dict[str, pb.LogInfo]) -> list[Violation]:
         """Nor has it copies of what has ended, where others can take them."""

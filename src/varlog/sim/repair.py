@@ -111,6 +111,7 @@ class Repair:
             for stream, known in zip(log.streams, streams_of(info), strict=False):
                 troubled = any(self._excuses.trouble(info, known, node) for node in known.members)
                 troubled = troubled or bool(self._excuses.stuck_with_rot(info, known))
+                troubled = troubled or self._excuses.short_of_nodes(info, known)
                 if stream.trouble and not troubled and not self._excuses.end_is_gone(info, known):
                     found.append(Violation("status", info.name, f"stream {stream.stream}: {stream.trouble}"))
         return found

@@ -26,7 +26,7 @@ POLICIES = ("quorum", "quorum", "members")
 """Kinds of change besides, where policies are seen to."""
 JOURNAL_AGAIN = 0.5
 """Of the changes of the ordering of what was made as a journal, so many make it one."""
-SETTINGS = ("ordering", "replicas", "ack", "replication", "unit")
+SETTINGS = ("ordering", "replication", "unit")
 """What a segment says of itself, by the names under which it is asked for."""
 
 
@@ -120,7 +120,7 @@ class Reshaper:
         return wanted | ({"unit": random.choice((10, 64))} if ordering == "sequencer" else {})
 
     def _quorum(self, replicas: int, random: Random) -> dict[str, Any]:
-        """Who acknowledges, and by whom they are told. One copy of several may not, nor a part of a chain: so be it."""
+        """Who acknowledges, and by whom they are told. One copy of several may not: so be it."""
         kind = random.choice(("ack", "ack", "chain", "broadcast"))
         if kind == "chain":
             return {"replication": "chain"}
@@ -154,7 +154,9 @@ def not_done(wanted: dict[str, Any], told: LogDescription) -> list[Violation]:
     nodes, and go on with fewer copies where nodes are away.
     """
     last = told.chain[-1]
-    found = {name: getattr(last, name) for name in SETTINGS} | {"replicas": told.replicas, "streams": told.streams}
+    found = {name: getattr(last, name) for name in SETTINGS} | {
+        name: getattr(told, name) for name in ("replicas", "ack", "streams")
+    }
     found["replication"] = last.replication or "broadcast"  # which is all there is where nobody leads
     wrong = {name: (asked, found[name]) for name, asked in wanted.items() if name in found and found[name] != asked}
     return [

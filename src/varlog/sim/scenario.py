@@ -45,6 +45,9 @@ from varlog.wire.proto import varlog_pb2 as pb
 STABLE_SECONDS = 3.0
 """The log is taken to have come to rest when its tail has not moved for so long."""
 
+TOLD_SECONDS = 1.0
+"""Where nobody has used a log for long, members hear by these last reads alone what is committed, and write it down."""
+
 CREATE_SECONDS = 120.0
 """Within so long the logs are made, faults or not."""
 
@@ -290,6 +293,7 @@ class Scenario:
                 await self._read_whole_log(admin, cluster.log(name), name)
             else:
                 await self._read_parts(admin, cluster.log(name), self.infos[name])
+        await admin.clock.sleep(TOLD_SECONDS)
         await cluster.close()
 
     async def _stop_rolling(self, admin: Process, cluster: Cluster) -> None:
