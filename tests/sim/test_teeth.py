@@ -110,7 +110,7 @@ EVIDENCE: dict[str, set[str]] = {
     "forwarded_as_new": {"I14", "status"},
     "goes_on_behind_a_hole": {"numbers"},
     "half_copy_counts": {"I14", "status"},
-    "history_dropped_early": {"I11", "I14"},
+    "history_dropped_early": {"I11", "I14", "status"},
     "junk_before_the_record": {"I1", "I2", "I8", "I9", "I14"},
     "junk_by_each_member": {"I1", "I2", "I3", "I6", "I8", "I9"},
     "leader_acks_alone": {"I1", "I2", "I3"},

@@ -38,13 +38,21 @@ def test_all_climates_occur() -> None:
 
 def test_a_leader_has_up_to_five_copies_and_any_number_of_them_acknowledge() -> None:
     shapes = [draw(seed).shape for seed in range(600)]
-    quorums = {(shape.replicas, shape.ack) for shape in shapes if shape.ack}
-    assert quorums == {(copies, ack) for copies in range(2, 6) for ack in range(2, copies + 1)}
-    assert {shape.ordering for shape in shapes if shape.ack} == {"leader"}
-    assert {shape.journal for shape in shapes if shape.ack} == {True, False}
-    assert not any(shape.ack and shape.replication for shape in shapes)
+    led = [shape for shape in shapes if shape.ordering == "leader"]
+    quorums = {(shape.replicas, shape.ack, shape.replication) for shape in led if shape.ack}
+    every = {(copies, ack) for copies in range(2, 6) for ack in range(2, copies + 1)}
+    assert {(copies, ack) for copies, ack, chain in quorums if not chain} == every
+    assert {copies > ack for copies, ack, chain in quorums if chain} == {True, False}
+    assert {shape.journal for shape in led if shape.ack} == {True, False}
     assert {shape.replicas for shape in shapes if shape.replication} == {2, 3, 4, 5}
     assert all(shape.nodes > shape.replicas for shape in shapes if shape.rebuilds)
+
+
+def test_with_how_few_copies_a_log_goes_on_is_drawn_where_nobody_leads() -> None:
+    shapes = [shape for seed in range(600) if (shape := draw(seed).shape).ordering != "leader"]
+    assert {shape.ordering for shape in shapes if shape.ack} == {"cut", "sequencer"}
+    drawn = {(shape.replicas, shape.ack) for shape in shapes}
+    assert drawn == {(1, 0), (1, 1), (2, 0), (2, 2), (3, 0), (3, 2), (3, 3)}
 
 
 def test_policies_and_conditions_are_drawn_where_logs_are_changed() -> None:

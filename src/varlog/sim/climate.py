@@ -154,11 +154,11 @@ def _draw_replication(seed: int | str, shape: Shape) -> str:
 def _draw_quorum(random: Random, shape: Shape) -> Shape:
     """In half of the seeds with a leader: two to five copies, on nodes enough, and any number that may acknowledge.
 
-    In half of those under `sequencer`: with how few of its copies a log goes on; two at least, as one may be lost.
+    In half of the others: with how few of its copies a log goes on; two at least, as one may be lost.
     """
-    if shape.ordering == "cut" or random.random() < 0.5:
+    if random.random() < 0.5:
         return shape
-    if shape.ordering == "sequencer":
+    if shape.ordering != "leader":
         return replace(shape, ack=random.randint(min(2, shape.replicas), shape.replicas))
     replicas = random.choice((2, 3, 3, 4, 4, 5, 5))
     spare = 1 if shape.rebuilds else random.choice((0, 0, 1))
