@@ -177,7 +177,7 @@ def test_options_of_an_ordering_are_changed_while_it_stays(inside: Inside) -> No
         [
             (["--ack", "4"], 4, "broadcast"),
             (["--replication", "chain"], 5, "chain"),
-            (["--replication", "broadcast"], 3, "broadcast"),
+            (["--replication", "broadcast"], 4, "broadcast"),
             (["--replicas", "3"], 2, "broadcast"),
         ]
     ):

@@ -54,10 +54,11 @@ def test_what_another_began_meanwhile_is_not_what_was_asked_for() -> None:
 MADE = pb.LogInfo(
     id=1,
     replicas=3,
+    ack=2,
     streams=1,
     roll_ms=5000,
     pinned=["many_writers"],
-    chain=[segment(1), segment(2, 1, 2, 3, ordering="leader", replicas=3, ack=2, replication="chain"), segment(3)],
+    chain=[segment(1), segment(2, 1, 2, 3, ordering="leader", replicas=3, ack=3, replication="chain"), segment(3)],
 )
 
 

@@ -88,7 +88,7 @@ def test_a_new_node_is_not_given_everything_because_others_hold_what_has_ended()
 def test_those_that_could_not_open_a_replica_are_as_good_as_not_there_unless_needed(
     nodes: Nodes, streams: int, replicas: int
 ) -> None:
-    refused = {NodeId(number + 100): replace(node, refused=True) for number, node in nodes.items()}
+    refused = {NodeId(number + 100): replace(node, shaky=True) for number, node in nodes.items()}
     fit = sum(not node.unfit for node in nodes.values())
     if fit >= replicas:
         assert place_streams(streams, replicas, refused | nodes) == place_streams(streams, replicas, nodes)

@@ -157,8 +157,7 @@ def test_copies_that_are_asked_for_and_cannot_be_had_are_refused(tmp_path: Path)
                 {"replicas": 3, "roll": True},
                 {"ack": 3, "roll": True},
                 {"ack": 3},
-                {"ordering": "cut"},
-                {"replication": "chain", "roll": True},
+                {"ordering": "cut", "ack": 3},
                 {"members": list(cluster.nodes)},
                 {"members": list(cluster.nodes), "roll": True},
             ):

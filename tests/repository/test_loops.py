@@ -10,19 +10,20 @@ from tests.sim.world import Small
 
 from varlog.base.errors import Unavailable
 from varlog.base.ids import LogId, NodeId, StreamId
-from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository import elections as electing
 from varlog.repository import healer as healing
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
 from varlog.repository.changes import AT_ONCE, Changes
+from varlog.repository.copies import Takers
 from varlog.repository.elections import Elections
 from varlog.repository.healer import Healer
 from varlog.repository.links import NodeLinks
 from varlog.repository.orderer import Orderer
 from varlog.repository.reconfigure import Reconfigurer
 from varlog.repository.roller import Roller
+from varlog.repository.standing import Standing
 from varlog.runtime.scope import Scope
 from varlog.sim.host import Process
 from varlog.wire.proto import varlog_pb2 as pb
@@ -60,7 +61,7 @@ class Cluster:
     def catalog(self) -> Catalog:
         return cast(Catalog, SimpleNamespace(logs=self.logs, nodes=self.nodes, log=lambda number: self.logs[number]))
 
-    def links(self) -> NodeLinks:
+    def links(self, clock: Clock) -> NodeLinks:
         return cast(
             NodeLinks,
             SimpleNamespace(
@@ -69,6 +70,7 @@ class Cluster:
                 row=lambda *_: None,
                 lacks=lambda *_: False,
                 volumes=lambda _: [],
+                standing=Standing(clock),
             ),
         )
 
@@ -80,7 +82,7 @@ class Cluster:
 
     def healer(self, clock: Clock, replace: Callable[..., Coroutine[Any, Any, None]]) -> Healer:
         reconfigurer = cast(Reconfigurer, SimpleNamespace(replace=replace))
-        catalog, links = self.catalog(), self.links()
+        catalog, links = self.catalog(), self.links(clock)
         absences = Absences(clock, catalog, links, healing.LOOK_S)
         return Healer(clock, catalog, self.orderer(), links, Scope(), reconfigurer, self.changes, absences, 1.5)
 
@@ -89,22 +91,16 @@ async def nothing(*_: Any) -> None:
     """Replaces no stream."""
 
 
-def test_a_log_that_has_all_its_members_costs_no_look_at_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[int] = []
-
-    def candidates(*_: Any) -> dict[NodeId, Candidate]:
-        counted.append(1)
-        return {NodeId(node): Candidate() for node in (1, 2, 3)}
-
-    monkeypatch.setattr(healing, "candidates", candidates)
-
+def test_a_log_takes_others_in_once_there_are_nodes_that_can_be_counted_on() -> None:
     async def story(process: Process) -> None:
         cluster = Cluster(
             log(1, "leader"), log(2, "sequencer"), log(3), *(log(number, "leader", replicas=3) for number in (4, 5))
         )
-        leaving = cluster.healer(process.clock, nothing)._leaving
-        assert [leaving(number) for number in cluster.logs] == [[], [], [], [StreamId(1)], [StreamId(1)]]
-        assert len(counted) == 1, "for all that have fewer than they want"
+        healer = cluster.healer(process.clock, nothing)
+        healer._takers = Takers(fit=3, steady=1)
+        assert [healer._leaving(number) for number in cluster.logs] == [[], [], [], [], []]
+        healer._takers = Takers(fit=3, steady=2)
+        assert [healer._leaving(number) for number in cluster.logs] == [[], [], [], [StreamId(1)], [StreamId(1)]]
 
     play(story)
 
@@ -290,7 +286,7 @@ def test_a_journal_whose_election_hangs_keeps_no_other_from_being_led(monkeypatc
         elections = Elections(
             process.clock,
             cluster.catalog(),
-            cluster.links(),
+            cluster.links(process.clock),
             Scope(),
             cast(Reconfigurer, SimpleNamespace(next_segment=next_segment)),
             cluster.changes,
@@ -307,9 +303,8 @@ def test_elections_forget_a_journal_that_is_removed() -> None:
     async def story(process: Process) -> None:
         journal = log(1, "leader", journal=True)
         cluster = Cluster(journal)
-        elections = Elections(
-            process.clock, cluster.catalog(), cluster.links(), Scope(), cast(Reconfigurer, None), cluster.changes
-        )
+        clock, nobody = process.clock, cast(Reconfigurer, None)
+        elections = Elections(clock, cluster.catalog(), cluster.links(clock), Scope(), nobody, cluster.changes)
         elections._leases[LogId(1)] = (7, process.clock.now() + 60)
         elections._not_before[LogId(1)] = process.clock.now() + 0.1
         elections._troubles[LogId(1)] = "nobody new can lead it"
@@ -327,7 +322,8 @@ def test_healer_and_roller_forget_logs_that_are_removed() -> None:
     async def story(process: Process) -> None:
         cluster = Cluster(log(1))
         healer = cluster.healer(process.clock, nothing)
-        roller = Roller(process.clock, cluster.catalog(), cluster.links(), cast(Reconfigurer, None), cluster.changes)
+        clock, nobody = process.clock, cast(Reconfigurer, None)
+        roller = Roller(clock, cluster.catalog(), cluster.links(clock), nobody, cluster.changes)
         healer._put_off(LogId(1), True, "no nodes")
         roller._troubles[LogId(1)], roller._not_before[LogId(1)] = "no nodes", process.clock.now() + 60
         for work in (healer.run(), roller.run()):

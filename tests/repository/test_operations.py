@@ -206,6 +206,21 @@ def test_a_check_tells_what_would_stop_and_how_many_copies_are_left(tmp_path: Pa
     run(story())
 
 
+@pytest.mark.parametrize(("ordering", "stops"), [("cut", False), ("leader", True), ("sequencer", True)])
+def test_who_alone_can_tell_where_a_segment_ends_is_not_to_be_stopped(
+    tmp_path: Path, ordering: str, stops: bool
+) -> None:
+    async def story() -> None:
+        async with connected(tmp_path, 2) as (_, cluster):
+            await cluster.create_log("one", replicas=1, ordering=ordering)
+            await until_reported(cluster)
+            check = await cluster.check_node((await streams_of(cluster, "one"))[0].members[0])
+            assert [stream.stops for stream in check.streams] == [stops]
+            assert check.reason == "1 of its members must tell what log 'one' has acknowledged; 0 would be left" * stops
+
+    run(story())
+
+
 # ---------------------------------------------------------------- remove
 
 

@@ -65,7 +65,7 @@ def test_of_a_change_that_is_refused_neither_pin_nor_limit_stays(tmp_path: Path)
             servers(tmp_path, nodes=3, lost_ms=60_000) as made,
             varlog.connect(f"varlog://{made.repository_address}") as cluster,
         ):
-            log = await cluster.create_log("orders", replicas=3)
+            log = await cluster.create_log("orders", replicas=3, ack=3)
             wanted: dict[str, Any] = {"ordering": "sequencer", "pin": ["conditional_append"], "retain_bytes": 1 << 30}
             await made.stop_node(3)
             with pytest.raises(varlog.Unavailable):

@@ -377,6 +377,7 @@ def surveyed(
     log = pb.LogInfo(chain=[pb.SegmentInfo(ordering="cut")])
     catalog = SimpleNamespace(log=lambda _: log, nodes={1: None, 2: None, 3: None}, logs={}, changes=0)
     links = SimpleNamespace(row=lambda *_: row, connected=lambda: [1, 2, 3], lacks=lambda *_: False, left_at={})
+    links.volumes = lambda node: [pb.Volume(total_bytes=100, free_bytes=10 * node)]
     orderer = SimpleNamespace(order=lambda _: SimpleNamespace(stream=lambda _: None))
     parts = (cast(Catalog, catalog), cast(Orderer, orderer), cast(NodeLinks, links))
     return Survey(RealClock(), *parts, 1.0), glances

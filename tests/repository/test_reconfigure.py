@@ -273,7 +273,7 @@ def test_streams_that_could_not_be_opened_are_when_it_is_asked_again_and_fewer_n
             servers(tmp_path, nodes=3, lost_ms=60_000) as made,
             varlog.connect(f"varlog://{made.repository_address}") as cluster,
         ):
-            log = await cluster.create_log("orders", replicas=3, streams=2)
+            log = await cluster.create_log("orders", replicas=3, streams=2, ack=3)
             await made.stop_node(3)
             with pytest.raises(Unavailable, match="2 are connected"):
                 await log.reconfigure(streams=4)

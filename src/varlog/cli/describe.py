@@ -16,7 +16,7 @@ from varlog.client import (
 )
 from varlog.core.capabilities import capabilities
 from varlog.core.placement import most_zones, zones_of
-from varlog.core.policy import Losses, survives
+from varlog.core.policy import Losses, all_acknowledge, survives
 
 GOOD = ("connected", "open")
 BAD = ("silent", "failed", "stalled")
@@ -90,7 +90,7 @@ LOG_COLUMNS = [
 
 def log_row(status: LogStatus) -> dict[str, Any]:
     log = status.log
-    waiting = any(stream.trouble for stream in status.streams if is_open(status, stream))
+    waiting = any(stream.trouble and not stream.thin for stream in status.streams if is_open(status, stream))
     return {
         "name": log.name,
         "id": log.id,
@@ -149,7 +149,9 @@ def missing_from(status: LogStatus, cluster: ClusterStatus) -> list[str]:
         lines.append(f"{log.streams - len(writable)} of {log.streams} streams")
     for stream in status.streams:
         there = sum(replica.reported and replica.state != "failed" for replica in stream.replicas)
-        wanted = log.chain[stream.segment - 1].replicas
+        known = described(status, stream)
+        gone = known.stop is not None and (not known.end_slot or known.stop <= log.trimmed + 1)
+        wanted = len(known.members) if gone else min(log.replicas, log.chain[stream.segment - 1].replicas)
         if there < wanted:
             lines.append(f"{wanted - there} of {wanted} copies of stream {stream.stream}")
     return lines + too_few_zones(status, cluster)
@@ -166,10 +168,11 @@ def copies_of(log: LogDescription) -> str:
 
 
 def copies_now(log: LogDescription) -> tuple[int, int]:
-    """How many members the open streams have, the least of all, and how many of them acknowledge."""
+    """How many members the streams of the last segment have, the least of all, and how many of them acknowledge."""
     last = log.chain[-1]
-    there = min((len(stream.members) for stream in last.streams if stream.writable), default=last.replicas)
-    return there, min(last.ack, there)
+    streams = (stream for stream in last.streams if stream.writable or log.sealed)
+    there = min((len(stream.members) for stream in streams), default=last.replicas)
+    return there, there if all_acknowledge(last.ordering, last.replication) else min(last.ack, there)
 
 
 def losses_of(log: LogDescription) -> Losses:

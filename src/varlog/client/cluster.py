@@ -106,13 +106,14 @@ class Cluster:
     ) -> Log:
         """Make a log; `AlreadyExists` if there is one of this name.
 
-        `ack` is how many durable copies an acknowledgement needs, where the ordering leaves a choice; `unit`, under
-        `sequencer`, how many positions go to one stream before the next has its turn. A segment
-        that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never for that. What is older
-        than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by and by; 0: never.
-        With `retain_archived` nothing of that goes before it is archived. With `journal` it is led by one client at a
-        time; see `journal`. A change of the log that would take away one of the capabilities in `pin` is refused.
-        `replication`, under `leader`, is "broadcast" (the default) or "chain".
+        `ack` is how many durable copies an acknowledgement needs, a majority if it is left open; where all copies
+        that there are acknowledge (under `cut` and `sequencer`, and in a chain), with how few the log goes on while
+        there are no nodes for more. `unit`, under `sequencer`, is how many positions go to one stream before the next
+        has its turn. A segment that holds `roll_bytes`, or is `roll_seconds` old, is followed by the next one; 0: never
+        for that. What is older than `retain_seconds`, or more than the newest `retain_bytes` of one copy, is trimmed by
+        and by; 0: never. With `retain_archived` nothing of that goes before it is archived. With `journal` it is led by
+        one client at a time; see `journal`. A change of the log that would take away one of the capabilities in `pin`
+        is refused. `replication`, under `leader`, is "broadcast" (the default) or "chain".
 
         Should the connection break on the way and the log then be there with these very settings, it is
         taken for the one this call made.

@@ -40,6 +40,7 @@ class SegmentDescription:
     base: int
     end: int | None
     replicas: int
+    """As wanted; a stream may have fewer members, while there are no nodes for more."""
     ack: int
     streams: tuple[StreamDescription, ...]
     unit: int = 0
@@ -189,6 +190,8 @@ class StreamStatus:
     committed: int
     replicas: tuple[ReplicaStatus, ...]
     trouble: str
+    thin: bool
+    """All that ails it is that it has fewer copies than are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,4 +424,5 @@ def _stream_status(status: pb.StreamStatus) -> StreamStatus:
             for each in status.replicas
         ),
         trouble=status.trouble,
+        thin=status.thin,
     )

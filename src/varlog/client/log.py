@@ -272,7 +272,7 @@ class Log:
     ) -> LogDescription:
         """Change what the log is made of, while it is used; what is not given stays as it is.
 
-        More or fewer `streams` come and go inside the segment. Another `ordering` or number of `replicas`, other
+        More or fewer `streams` come and go inside the segment. Another `ordering`, number of `replicas` or `ack`, other
         `members` (node ids), or `roll`, end the segment and begin the next: nothing is lost, doubled or reordered,
         and no data moves. `roll_bytes` and `roll_seconds` are the limits at which that happens by itself. What is older
         than `retain_seconds`, or more than the newest `retain_bytes`, is trimmed by and by; 0 takes a limit away.

@@ -86,8 +86,8 @@ async def reconfigure_log(context: LogContext, request: pb.ReconfigureLogRequest
     return changed
 
 
-OF_THE_SEGMENT = ("ordering", "ack", "unit", "journal")
-OF_THE_LOG = ("replicas", "streams", "roll_bytes", "roll_ms", "retain_bytes", "retain_ms", "retain_archived")
+OF_THE_SEGMENT = ("ordering", "unit", "journal")
+OF_THE_LOG = ("replicas", "ack", "streams", "roll_bytes", "roll_ms", "retain_bytes", "retain_ms", "retain_archived")
 
 
 def is_done(request: pb.ReconfigureLogRequest, info: pb.LogInfo) -> bool:

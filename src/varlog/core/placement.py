@@ -37,8 +37,8 @@ class Candidate:
     full: bool = False
     open: int = 0
     """Of how many open streams it is a member."""
-    refused: bool = False
-    """It could not open a replica a moment ago: others come first."""
+    shaky: bool = False
+    """It could not open or keep a replica a moment ago, or was away: others come first."""
 
     @property
     def unfit(self) -> str:
@@ -90,7 +90,7 @@ def _choose(
         best = min(
             left,
             key=lambda node: (
-                fit[node].refused,
+                fit[node].shaky,
                 taken[fit[node].zone],
                 counts[node][0],
                 primaries[node],

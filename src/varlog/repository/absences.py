@@ -26,8 +26,8 @@ class Absences:
         self._lacking: dict[tuple[NodeId, ReplicaId], float] = {}
         """Since when a member does not list its replica."""
 
-    def look(self) -> bool:
-        """To be called on every turn of the loop. Whether somebody who was missed is back."""
+    def look(self) -> dict[NodeId, float]:
+        """To be called on every turn of the loop. Who is back that was missed, and for how long."""
         now, before = self._clock.now(), self._looked_at
         if now - before > LATE_LOOKS * self._look_s:
             self._missing.clear()
@@ -35,10 +35,12 @@ class Absences:
         self._looked_at = now
         self._lacking = {key: since for key, since in self._lacking.items() if self._links.lacks(*key)}
         connected = dict.fromkeys(self._links.connected())
-        back = False
+        back: dict[NodeId, float] = {}
         for node in self._catalog.nodes:
             if node in connected:
-                back |= self._missing.pop(node, None) is not None
+                since = self._missing.pop(node, None)
+                if since is not None:
+                    back[node] = now - since
             else:
                 left = self._links.left_at.get(node, now)
                 self._missing.setdefault(node, left if left >= before else now)

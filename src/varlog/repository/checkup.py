@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from varlog.base.errors import Conflict, Unavailable
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.core.ordering.leader import seal_quorum
 from varlog.core.placement import Candidate, place_streams
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLinks, is_hurt
 from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
+from varlog.repository.reconfigure import settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 NAMED = 5
@@ -86,10 +88,11 @@ class Checkup:
         reply = pb.CheckNodeReply(node=node, pause_ms=self._pause_ms)
         reasons: dict[int, str] = {}
         for held in held_by(self._catalog, number):
-            replicas = held.segment.replicas
-            needed = held.log.ack or held.log.replicas  # with fewer no log goes on
+            needed = settings_of(held.log).ack  # with fewer no log goes on
             if not held.ended and needed not in reasons:
                 reasons[needed] = _no_replacement(needed, others)
+            why = "" if held.ended else reasons[needed] or _unsealable(held, others)
+            reply.no_replacement = reply.no_replacement or why
             row = self._links.row(number, held.replica())
             reply.streams.add(
                 log=held.log.name,
@@ -97,15 +100,14 @@ class Checkup:
                 stream=held.stream.id,
                 open=not held.ended,
                 primary=held.stream.members[0] == number and not held.segment.journal,
-                stops=not held.ended and bool(reasons[needed]),
+                stops=bool(why),
                 copies_left=sum(
                     self._is_complete(held, NodeId(each)) for each in held.stream.members if each in others
                 ),
-                copies_wanted=replicas,
+                copies_wanted=held.segment.replicas,
                 empty=self._is_empty(held),
                 stored_bytes=row.stored_bytes if row is not None else 0,
             )
-        reply.no_replacement = next((reason for reason in reasons.values() if reason), "")
         return reply
 
     def _is_complete(self, held: Held, node: NodeId) -> bool:
@@ -160,6 +162,15 @@ def _no_replacement(replicas: int, others: Mapping[NodeId, Candidate]) -> str:
     except Unavailable as error:
         return error.message
     return ""
+
+
+def _unsealable(held: Held, others: Mapping[NodeId, Candidate]) -> str:
+    """Why nobody could tell where a segment ends without a node; empty if those who are left can."""
+    members, left = held.stream.members, [node for node in held.stream.members if NodeId(node) in others]
+    quorum = seal_quorum(len(members), held.segment.ack)
+    if held.segment.ordering == "cut" or len(left) >= quorum:
+        return ""
+    return f"{quorum} of its members must tell what log {held.log.name!r} has acknowledged; {len(left)} would be left"
 
 
 def _named(streams: list[pb.StreamCheck], what: str) -> str:

@@ -21,8 +21,9 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.changes import Changes
+from varlog.repository.copies import members_for
 from varlog.repository.links import NodeLinks
-from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
+from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Peer, Request
 from varlog.wire.proto import varlog_pb2 as pb
@@ -253,10 +254,11 @@ class Elections:
     async def _begin(self, number: LogId, candidate: _Candidate | None) -> None:
         log = self._catalog.log(number)
         leader = candidate.leader if candidate is not None else pb.JournalLeader()
-        members = members_for(self._catalog, self._links, log, urgent=True)
+        wanted = settings_of(log)
+        members = members_for(self._catalog, self._links, number, wanted, urgent=True)
         self._elected[number] = leader.id
         try:
-            await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=True, leader=leader)
+            await self._reconfigurer.next_segment(number, wanted, members=members, stay=True, leader=leader)
         finally:
             resigned = self._elected.pop(number, None) is None
         self._leases.pop(number, None)

@@ -10,11 +10,12 @@ One node's death hurts many logs: they are healed together, up to `HEALED_AT_ONC
 itself if it cannot be. So one that takes long, or hangs until a call is given up, keeps the others from nothing.
 Those that take no appends meanwhile come first.
 
-Streams with a member that drains move in the same way, but are in no hurry: they wait until nothing is hurt that
-can be healed, and go one log at a time. What is hurt meanwhile does not wait for them.
+Streams with a member that drains, or with fewer than there could be by now, move in the same way, but are in no
+hurry: they wait until nothing is hurt that can be healed, and go one log at a time. What is hurt meanwhile does not
+wait for them.
 
-Streams that are not hurt never stop. Nothing is ended before its replacement is open on every member: with
-too few nodes left a stream waits for its own to come back, which is all that can be done.
+Streams that are not hurt never stop. Nothing is ended before its replacement is open on every member: with too few
+nodes left a stream gets fewer members (`copies`), or waits for its own to come back, which is all that can be done.
 """
 
 from collections.abc import Iterable
@@ -22,15 +23,14 @@ from collections.abc import Iterable
 from varlog.base.errors import VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering.leader import CHAIN
-from varlog.core.placement import Candidate
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.changes import Changes
+from varlog.repository.copies import Takers, members_for, takers
 from varlog.repository.links import NodeLinks, is_hurt
-from varlog.repository.opening import candidates
 from varlog.repository.orderer import Orderer
-from varlog.repository.reconfigure import Reconfigurer, members_among, members_for, settings_of
+from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.runtime.scope import Scope
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -80,8 +80,8 @@ class Healer:
         self._troubles: dict[LogId, str] = {}
         self._draining: dict[NodeId, None] = {}
         """As of the last look."""
-        self._free: dict[NodeId, Candidate] | None = None
-        """What there is to choose from, as of then: it takes a glance at every stream of the cluster."""
+        self._takers = Takers(0, 0)
+        """As of then, too."""
 
     def trouble(self, log: LogId) -> str:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
@@ -91,13 +91,17 @@ class Healer:
         """Until cancelled: look who is lost, and what is to be done for it. Doing it is not waited for."""
         while True:
             await self._clock.sleep(self._absences.next_look(self._lost_s))
-            if self._absences.look():
+            back = self._absences.look()
+            for node, away_s in back.items():
+                if away_s >= self._lost_s:
+                    self._links.standing.mishap(node)
+            if back:
                 self._not_before.clear()  # what could not be healed without those who are back may be now
             self._look_at_all()
 
     def _look_at_all(self) -> None:
         self._draining = {number: None for number, node in self._catalog.nodes.items() if node.draining}
-        self._free = None
+        self._takers = takers(self._catalog, self._links)
         self._forget_removed()
         urgent, leaving = [], []
         for number in self._catalog.logs:
@@ -170,11 +174,13 @@ class Healer:
                 ending = self._hurt(number) if urgent else self._leaving(number)
                 log = self._catalog.logs.get(number)
                 if ending and log is not None:  # it may have been sealed or removed while we waited
-                    members = members_for(self._catalog, self._links, log, urgent=urgent)
+                    self._note_failures(log)
+                    wanted = settings_of(log)
+                    members = members_for(self._catalog, self._links, number, wanted, urgent=urgent)
                     if log.chain[-1].ordering == "cut":
                         await self._reconfigurer.replace(number, ending, self._wanted(log, ending), members=members)
                     else:
-                        await self._reconfigurer.next_segment(number, settings_of(log), members=members, stay=urgent)
+                        await self._reconfigurer.next_segment(number, wanted, members=members, stay=urgent)
         except REFUSED:
             self._put_off(number, urgent, "the metadata store does not take the change")
             return False
@@ -182,14 +188,16 @@ class Healer:
             self._put_off(number, urgent, error.message)
             return False
         self._not_before.pop((number, urgent), None)
-        self._free = None
         return True
 
     def _is_put_off(self, number: LogId, *, urgent: bool) -> bool:
         return self._not_before.get((number, urgent), 0.0) > self._clock.now()
 
     def _put_off(self, number: LogId, urgent: bool, why: str) -> None:
-        what = "streams that are hurt cannot be replaced" if urgent else "streams cannot leave a node that drains"
+        what = "streams that are hurt cannot be replaced"
+        if not urgent:
+            drains = any(self._drains(stream) for stream in _open(self._catalog.log(number)))
+            what = f"streams cannot {'leave a node that drains' if drains else 'get the copies that they lack'}"
         self._troubles[number] = f"{what}: {why}"
         self._not_before[number, urgent] = self._clock.now() + PAUSE_S
 
@@ -206,20 +214,15 @@ class Healer:
         log = self._catalog.logs.get(number)
         if log is None:
             return []
-        return [
-            StreamId(stream.id)
-            for stream in _open(log)
-            if any(NodeId(node) in self._draining for node in stream.members) or self._is_thin(log, stream)
-        ]
+        return [StreamId(stream.id) for stream in _open(log) if self._drains(stream) or self._is_thin(log, stream)]
+
+    def _drains(self, stream: pb.StreamInfo) -> bool:
+        return any(NodeId(node) in self._draining for node in stream.members)
 
     def _is_thin(self, log: pb.LogInfo, stream: pb.StreamInfo) -> bool:
         """It has fewer members than are wanted, and there are nodes for more by now."""
         there = len(stream.members)
-        if there >= log.replicas:
-            return False  # how many there could be takes a look at every log
-        if self._free is None:
-            self._free = candidates(self._catalog, self._links)
-        return there < members_among(self._free, log, urgent=False)
+        return there < log.replicas and there < self._takers.members(settings_of(log))
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))
@@ -232,6 +235,16 @@ class Healer:
         name = ReplicaId(number, Epoch(segment.epoch), StreamId(stream.id))
         there = (node for node in map(NodeId, stream.members) if not self._absences.is_lost(node, self._lost_s))
         return [node for node in there if not self._is_out(node, name)]
+
+    def _note_failures(self, log: pb.LogInfo) -> None:
+        """Who could not keep a replica had better not get the next one."""
+        segment = log.chain[-1]
+        for stream in _open(log):
+            name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
+            for node in map(NodeId, stream.members):
+                row = self._links.row(node, name)
+                if row is not None and is_hurt(row):
+                    self._links.standing.mishap(node)
 
     def _takes_appends(self, number: LogId) -> bool:
         """Though it is hurt: who numbers its entries is there, and as many as have to acknowledge."""

@@ -17,6 +17,7 @@ from varlog.core.ordering.cut import Commit, Cut, ReportGate, StreamOrder
 from varlog.ports import Clock
 from varlog.repository.catalog import Catalog
 from varlog.repository.orderer import Orderer
+from varlog.repository.standing import Standing
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Peer
 from varlog.wire.methods import Method
@@ -29,8 +30,6 @@ HISTORY_PAUSE_S = 0.02
 """Between two answers to a node that says it missed commits."""
 MEND_PAUSE_S = 0.05
 """After something could not be put right, before it is tried again."""
-REFUSED_S = 10.0
-"""How long a node that could not open a replica comes after all others."""
 COMMITS_PER_MESSAGE = 1000
 """A node that missed more gets the rest when it has applied these."""
 
@@ -103,8 +102,7 @@ class NodeLinks:
         """The same of single streams."""
         self.next_step: NextStep = lambda *_: Step.FINISH
         """Whether a member of an ended stream may show what it has."""
-        self._refused_at: dict[NodeId, float] = {}
-        """When nodes last could not open a replica."""
+        self.standing = Standing(clock)
         self._stopped = False
         catalog.may_hold = self.may_hold
 
@@ -133,7 +131,7 @@ class NodeLinks:
         self._boots.pop(node, None)
         self.last_seen_us.pop(node, None)
         self.left_at.pop(node, None)
-        self._refused_at.pop(node, None)
+        self.standing.forget(node)
         if link is not None:
             link.peer.close()
 
@@ -151,15 +149,6 @@ class NodeLinks:
         """Nodes that can be relied on for new work."""
         silent_since = self._clock.now() - self._silent_s
         return sorted(node for node, link in self._links.items() if link.last_report >= silent_since)
-
-    def refused(self, node: NodeId) -> None:
-        """It could not open a replica."""
-        self._refused_at[node] = self._clock.now()
-
-    def has_refused(self, node: NodeId) -> bool:
-        """A moment ago, so that others are chosen before it."""
-        at = self._refused_at.get(node)
-        return at is not None and self._clock.now() - at < REFUSED_S
 
     def row(self, node: NodeId, replica: ReplicaId) -> pb.LogStreamUncommitReport | None:
         link = self._links.get(node)

@@ -14,6 +14,7 @@ from varlog.ports import Clock
 from varlog.repository.catalog import REFUSED, Catalog
 from varlog.repository.changes import Changes
 from varlog.repository.coming import NEW_LOG
+from varlog.repository.copies import members_for
 from varlog.repository.links import NodeLinks
 from varlog.repository.opening import candidates, open_replicas
 from varlog.repository.orderer import Orderer
@@ -22,7 +23,6 @@ from varlog.repository.reconfigure import (
     Note,
     Reconfigurer,
     Settings,
-    members_for,
     nothing,
     open_streams,
     settings_of,
@@ -175,16 +175,17 @@ class Logs:
             changed.streams = wanted.streams
 
         # The newest go first; the others never stop.
+        members = self._members(log, wanted, message)
         await self._reconfigurer.replace(
-            number, there[wanted.streams :], max(0, wanted.streams - len(there)), also=change
+            number, there[wanted.streams :], max(0, wanted.streams - len(there)), members=members, also=change
         )
         return True
 
     def _members(self, log: pb.LogInfo, wanted: Settings, message: pb.ReconfigureLogRequest) -> int:
-        """Of the next segment. A mere roll makes do with those there can be; what is asked for is had, or refused."""
-        if message.replicas or message.members or wanted != settings_of(log):
+        """Of what comes next. As many as were asked for; who did not name a number makes do with those there can be."""
+        if message.replicas or message.members:
             return wanted.replicas
-        return members_for(self._catalog, self._links, log, urgent=False)
+        return members_for(self._catalog, self._links, LogId(log.id), wanted, urgent=False)
 
     async def seal(self, request: Request) -> None:
         """The log ends at its last position, and stays readable."""
@@ -231,11 +232,10 @@ def _wanted(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> Settings:
     ordering = message.ordering or ("leader" if journal else log.ordering)
     replicas = message.replicas or log.replicas
     replication = message.replication or (log.replication if ordering == log.ordering else "") or BROADCAST
-    same = (ordering, replicas, replication) == (log.ordering, log.replicas, log.replication or BROADCAST)
     return Settings(
         ordering=ordering,
         replicas=replicas,
-        ack=message.ack or (log.ack if same else 0),
+        ack=message.ack or (log.ack if replicas == log.replicas else 0),
         streams=message.streams or (1 if ordering == "leader" else log.streams),
         unit=message.unit or (log.unit if ordering == "sequencer" else 0),
         replication=replication,

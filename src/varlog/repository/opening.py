@@ -27,7 +27,7 @@ def candidates(catalog: Catalog, links: NodeLinks, without: LogId | None = None)
             grants=grants[node],
             draining=catalog.nodes[node].draining,
             full=has_no_room(links.volumes(node)),
-            refused=links.has_refused(node),
+            shaky=links.standing.is_shaky(node),
         )
         for node in connected
     }
@@ -53,7 +53,7 @@ async def _open(links: NodeLinks, node: NodeId, spec: pb.ReplicaSpec) -> None:
     try:
         await links.call(node, Method.OPEN, pb.OpenRequest(spec=spec))
     except VarlogError:
-        links.refused(node)
+        links.standing.mishap(node)
         raise
 
 

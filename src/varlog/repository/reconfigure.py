@@ -226,21 +226,6 @@ def staying(free: dict[NodeId, Candidate], log: pb.LogInfo, wanted: int) -> dict
     return {node: replace(each, draining=each.draining and node not in there) for node, each in free.items()}
 
 
-def members_for(catalog: Catalog, links: NodeLinks, log: pb.LogInfo, *, urgent: bool) -> int:
-    """Where fewer copies than are wanted are enough, a log goes on with as many as there can be."""
-    least = settings_of(log).ack
-    return members_among(candidates(catalog, links), log, urgent=urgent) if least < log.replicas else log.replicas
-
-
-def members_among(free: dict[NodeId, Candidate], log: pb.LogInfo, *, urgent: bool) -> int:
-    """The same, for who asks it of many logs at once."""
-    least = settings_of(log).ack
-    fit = sum(not node.unfit for node in free.values())
-    if fit < least and urgent:
-        fit = sum(not node.unfit for node in staying(free, log, least).values())
-    return min(log.replicas, max(fit, least))
-
-
 def settings_of(log: pb.LogInfo) -> Settings:
     """What the next segment of a log is made of, if nobody says otherwise."""
     replication = log.replication or BROADCAST

@@ -11,8 +11,9 @@ from varlog.ports import Clock
 from varlog.ports.disk import DiskFailed
 from varlog.repository.catalog import Catalog
 from varlog.repository.changes import Changes
+from varlog.repository.copies import members_for
 from varlog.repository.links import NodeLinks
-from varlog.repository.reconfigure import Reconfigurer, members_for, settings_of
+from varlog.repository.reconfigure import Reconfigurer, settings_of
 from varlog.wire.proto import varlog_pb2 as pb
 
 LOOK_S = 0.5
@@ -63,8 +64,9 @@ class Roller:
             async with self._changes.of(number):
                 if self._is_due(number):  # it may have been changed while we waited
                     log = self._catalog.log(number)
-                    members = members_for(self._catalog, self._links, log, urgent=False)
-                    await self._reconfigurer.next_segment(number, settings_of(log), members=members)
+                    wanted = settings_of(log)
+                    members = members_for(self._catalog, self._links, number, wanted, urgent=False)
+                    await self._reconfigurer.next_segment(number, wanted, members=members)
         except DiskFailed:
             raise  # our own store: whether it has the change is known only after a restart
         except VarlogError as error:

@@ -24,6 +24,7 @@ from varlog.repository.catalog import Catalog
 from varlog.repository.changes import Changes
 from varlog.repository.comparer import Comparer
 from varlog.repository.config import RepositoryConfig
+from varlog.repository.copies import copies_wanted
 from varlog.repository.elections import Elections
 from varlog.repository.freshness import Freshness
 from varlog.repository.gathering import Gatherers
@@ -349,7 +350,7 @@ class Service:
         for segment in log.chain:
             for stream in segment.streams:
                 replica = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-                status.streams.append(self._stream_status(replica, stream, segment.replicas))
+                status.streams.append(self._stream_status(replica, stream, copies_wanted(log, segment, stream)))
         return status
 
     def _log_trouble(self, log: LogId) -> str:
@@ -384,7 +385,7 @@ class Service:
             ended = stream.state == pb.STREAM_FINALIZED
             status.trouble = f"{'no word of its copy on' if ended else 'waits for'} node {', '.join(silent)}"
         elif len(stream.members) < wanted and not status.trouble:
-            status.trouble = f"has {len(stream.members)} of {wanted} copies"
+            status.trouble, status.thin = f"has {len(stream.members)} of {wanted} copies", True
         others = (self._rebuilder.trouble(replica), self._comparer.trouble(replica))
         status.trouble = "; ".join(filter(None, (status.trouble, *others)))
         return status

@@ -9,6 +9,7 @@ from varlog.core.placement import Candidate, place_replacement
 from varlog.ports import Clock
 from varlog.repository.absences import Absences
 from varlog.repository.catalog import Catalog
+from varlog.repository.copies import copies_wanted
 from varlog.repository.ended import EndedStreams
 from varlog.repository.links import NodeLinks, is_hurt, slots_of
 from varlog.repository.opening import candidates
@@ -81,8 +82,9 @@ class Survey:
         return known is not None and known.draining
 
     def is_thin(self, name: ReplicaId, stream: pb.StreamInfo) -> bool:
-        """Whether it has fewer members than its segment wants: one was removed for good."""
-        return len(stream.members) < self._catalog.log(name.log).chain[name.segment - 1].replicas
+        """Whether it has fewer members than are wanted: one was removed, or there were no nodes for more."""
+        log = self._catalog.log(name.log)
+        return len(stream.members) < copies_wanted(log, log.chain[name.segment - 1], stream)
 
     def is_back(self, node: NodeId, name: ReplicaId, end: int) -> bool:
         """It is here with its data, and with the positions of that or a way to learn them."""
@@ -117,6 +119,8 @@ class Survey:
         here = known and lost in self._links.connected() and under_way.count(lost) < COPIES_PER_NODE
         if here and row is not None and row.damage and (name, lost) not in self._avoid:
             return lost
+        rows = (self._links.row(node, name) for node in self.sources(name, stream))
+        size = max((row.stored_bytes for row in rows if row is not None), default=0)
         free = {
             node: candidate
             for node, candidate in self._free().items()
@@ -124,13 +128,20 @@ class Survey:
             and not (only_fit and candidate.unfit)
             and under_way.count(node) < COPIES_PER_NODE
             and self._links.row(node, name) is None  # what it had of this stream is still to be dropped
+            and self._has_room_for(node, size)
         }
         fresh = {node: candidate for node, candidate in free.items() if (name, node) not in self._avoid}
         others = [self._catalog.nodes.get(NodeId(node)) for node in stream.members if node != lost]
-        chosen = place_replacement(fresh or free, [other.zone for other in others if other is not None])
+        zones = [other.zone for other in others if other is not None]
+        chosen = place_replacement(fresh if only_fit else fresh or free, zones)
         if chosen is not None:
             self._candidates = None  # it is about to have one more
         return lost if chosen is None and here and not only_fit else chosen
+
+    def _has_room_for(self, node: NodeId, size: int) -> bool:
+        """On one of its volumes, as far as it has told. What it is copying already may take some of that."""
+        volumes = self._links.volumes(node)
+        return not volumes or any(not volume.total_bytes or volume.free_bytes > size for volume in volumes)
 
     def has_room(self, stream: pb.StreamInfo) -> bool:
         """Whether some other node may take a copy of it, be it later."""

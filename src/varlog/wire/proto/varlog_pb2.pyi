@@ -1127,20 +1127,22 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StreamStatus(_message.Message):
-    __slots__ = ("log", "segment", "stream", "committed", "replicas", "trouble")
+    __slots__ = ("log", "segment", "stream", "committed", "replicas", "trouble", "thin")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    THIN_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     committed: int
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaReport]
     trouble: str
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., committed: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., trouble: _Optional[str] = ...) -> None: ...
+    thin: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., committed: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReplicaReport, _Mapping]]] = ..., trouble: _Optional[str] = ..., thin: _Optional[bool] = ...) -> None: ...
 
 class ReplicaReport(_message.Message):
     __slots__ = ("node", "reported", "contiguous", "state", "stored_bytes", "damage")

@@ -1,0 +1,38 @@
+"""Which nodes one had better not count on just now: they have refused or lost a replica, or were away until just now.
+
+Others are chosen before them, and a log that may go on with fewer copies does so without them. Each mishap counts for
+longer than the one before, so that a node which comes and goes, or whose disk fails now and then, does not have every
+log go on to another segment each time.
+"""
+
+from varlog.base.ids import NodeId
+from varlog.ports import Clock
+
+FIRST_S = 2.0
+"""How long the first mishap counts."""
+LONGEST_S = 30.0
+"""And at most."""
+FORGOTTEN_AFTER = 10
+"""When so many times as long has passed without another, the next one is a first."""
+
+
+class Standing:
+    """Of all nodes, as long as one repository leads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mishaps: dict[NodeId, tuple[float, float]] = {}
+        """When the last one was, and for how long it counts."""
+
+    def mishap(self, node: NodeId) -> None:
+        now = self._clock.now()
+        since, lasts = self._mishaps.get(node, (now, 0.0))
+        again = now - since < FORGOTTEN_AFTER * lasts
+        self._mishaps[node] = (now, min(LONGEST_S, 2 * lasts) if again else FIRST_S)
+
+    def is_shaky(self, node: NodeId) -> bool:
+        since, lasts = self._mishaps.get(node, (0.0, 0.0))
+        return self._clock.now() - since < lasts
+
+    def forget(self, node: NodeId) -> None:
+        self._mishaps.pop(node, None)

@@ -1,0 +1,37 @@
+"""Who is not to be counted on for a while."""
+
+import asyncio
+
+from tests.transport.pipe import ManualClock
+
+from varlog.base.ids import NodeId
+from varlog.repository.standing import FIRST_S, LONGEST_S, Standing
+
+ONE, OTHER = NodeId(1), NodeId(2)
+
+
+def test_each_mishap_within_a_while_counts_for_longer_than_the_one_before() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        standing = Standing(clock)
+        assert not standing.is_shaky(ONE)
+        for lasts in (FIRST_S, 2 * FIRST_S, 4 * FIRST_S, 8 * FIRST_S, LONGEST_S, LONGEST_S):
+            standing.mishap(ONE)
+            await clock.advance(lasts - 0.01)
+            assert standing.is_shaky(ONE)
+            await clock.advance(0.02)
+            assert not standing.is_shaky(ONE)
+        assert not standing.is_shaky(OTHER)
+        await clock.advance(10 * LONGEST_S)
+        standing.mishap(ONE)
+        await clock.advance(FIRST_S)
+        assert not standing.is_shaky(ONE), "a first one again"
+
+    asyncio.run(story())
+
+
+def test_who_was_removed_begins_anew() -> None:
+    standing = Standing(ManualClock())
+    standing.mishap(ONE)
+    standing.forget(ONE)
+    assert not standing.is_shaky(ONE)
