@@ -37,7 +37,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "end_before_the_last_cut": 60,
     "end_told_to_nobody": 20,
     "end_without_a_fence": 70,
-    "ends_where_the_node_does": 60,
+    "ends_where_the_node_does": 100,
     "fenced_leader_acks": 40,
     "filled_behind_the_head": 20,
     "finished_without_settling": 20,
