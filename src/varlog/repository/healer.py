@@ -220,9 +220,8 @@ class Healer:
         return any(NodeId(node) in self._draining for node in stream.members)
 
     def _is_thin(self, log: pb.LogInfo, stream: pb.StreamInfo) -> bool:
-        """It has fewer members than are wanted, and there are nodes for more by now."""
-        there = len(stream.members)
-        return there < log.replicas and there < self._takers.members(settings_of(log))
+        """It has fewer members than are wanted, and by now there are nodes for more that can be counted on."""
+        return len(stream.members) < min(log.replicas, self._takers.steady)
 
     def _is_hurt(self, number: LogId, segment: pb.SegmentInfo, stream: pb.StreamInfo) -> bool:
         known = self._orderer.order(number).stream(StreamId(stream.id))
