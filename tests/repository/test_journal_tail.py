@@ -15,7 +15,10 @@ LOG = pb.LogInfo(id=1, chain=[pb.SegmentInfo(epoch=1, base=1, ack=2, streams=[pb
 
 
 class Members:
-    """The first has two slots and knows that one is committed; the second answers from some question on."""
+    """The first has two slots and knows that one is committed; the second answers from some question on.
+
+    A third would be silent.
+    """
 
     def __init__(self, back_in: float, state: pb.ReplicaState = pb.REPLICA_OPEN) -> None:
         self.asked = 0
@@ -25,6 +28,8 @@ class Members:
     async def status(self, node: NodeId, _: ReplicaId) -> pb.ReplicaStatus:
         if node == 1:
             return pb.ReplicaStatus(state=pb.REPLICA_OPEN, contiguous=2, committed=1)
+        if node == 3:
+            await asyncio.get_running_loop().create_future()
         self.asked += 1
         if self.asked < self._back_in:
             raise Unavailable("is away")
@@ -47,7 +52,18 @@ def test_where_one_stays_away_that_may_have_more_it_is_not_known(monkeypatch: py
         ask(Members(back_in=float("inf")))
 
 
-def test_a_member_that_is_sealed_is_not_asked_again() -> None:
+def test_a_member_that_is_sealed_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_S", 0.1)
+    log = pb.LogInfo()
+    log.CopyFrom(LOG)
+    log.chain[0].streams[0].members.append(3)
+    members = Members(back_in=1, state=pb.REPLICA_SEALED)
+    with pytest.raises(Unavailable, match="one that does not may have more"):
+        asyncio.run(journal_tail(members, RealClock(), log))  # type: ignore[arg-type]
+    assert members.asked == 1
+
+
+def test_too_few_members_that_are_open_are_waited_for_in_vain() -> None:
     log = pb.LogInfo()
     log.CopyFrom(LOG)
     log.chain[0].ack = 1

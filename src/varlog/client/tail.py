@@ -15,7 +15,7 @@ from varlog.client.context import LogContext
 from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_TAIL_SECONDS, STORE_SECONDS
 from varlog.client.questions import ask_by_id, ask_tail, complete_last_segment, last_segment
 from varlog.core.ordering.tail import JournalTail, NumberedTail, Tail, Word, open_enough
-from varlog.runtime.polling import poll
+from varlog.runtime.polling import Heard, poll
 from varlog.runtime.timeout import within
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -58,7 +58,7 @@ async def _ask_members(context: LogContext, info: pb.LogInfo) -> Glsn:
     name = pb.ReplicaId(log=info.id, segment=segment.epoch, stream=stream.id)
     tail = _question(segment, len(stream.members))
 
-    async def ask(member: int) -> bool:
+    async def ask(member: int) -> Heard:
         place = context.routes.place(NodeId(stream.members[member]))
         peer = context.pool.connected(place) or await context.pool.get(place)
         # Who numbers entries is asked as the repository asks him: one that was started since then refuses.
@@ -70,7 +70,9 @@ async def _ask_members(context: LogContext, info: pb.LogInfo) -> Glsn:
             tail.heard(member, Word(Slot(status.contiguous), Slot(status.committed), numbered))
         else:
             tail.out(member)
-        return tail.is_over or tail.end is not None
+        if tail.is_over or tail.end is not None:
+            return Heard.ENOUGH
+        return Heard.AGAIN if tail.may_say_more(member) else Heard.ALL
 
     await poll(context.world.clock, [partial(ask, member) for member in range(tail.members)], f"tail of {info.name}")
     if tail.is_over or tail.end is None:

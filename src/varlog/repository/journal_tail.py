@@ -12,7 +12,7 @@ from varlog.core.ordering.leader import seal_quorum
 from varlog.core.ordering.tail import JournalTail, Word
 from varlog.ports import Clock
 from varlog.repository.links import NodeLinks
-from varlog.runtime.polling import poll
+from varlog.runtime.polling import Heard, poll
 from varlog.runtime.timeout import within
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -28,13 +28,15 @@ async def journal_tail(links: NodeLinks, clock: Clock, log: pb.LogInfo) -> Glsn:
     quorum = seal_quorum(len(stream.members), segment.ack)
     tail = JournalTail(Glsn(segment.base), len(stream.members), segment.ack, quorum)
 
-    async def ask(member: int) -> bool:
+    async def ask(member: int) -> Heard:
         status = await links.status(NodeId(stream.members[member]), name)
         if status.state == pb.REPLICA_OPEN:
             tail.heard(member, Word(Slot(status.contiguous), Slot(status.committed)))
         else:
             tail.out(member)
-        return tail.is_over or tail.end is not None
+        if tail.is_over or tail.end is not None:
+            return Heard.ENOUGH
+        return Heard.AGAIN if tail.may_say_more(member) else Heard.ALL
 
     try:
         await within(

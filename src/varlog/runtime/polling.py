@@ -5,6 +5,7 @@ Who is silent holds nobody up: an answer of another may be the one that decides.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
 
 from varlog.base.errors import VarlogError
 from varlog.ports import Clock
@@ -15,25 +16,42 @@ FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.1
 """Between later questions: what has not come by then may stay away for long."""
 
-Ask = Callable[[], Awaitable[bool]]
-"""Ask once, and take the answer. True: it is enough. What it raises is no answer: it is asked again."""
+
+class Heard(Enum):
+    """What follows from an answer."""
+
+    AGAIN = auto()
+    """The next one of the same may say more."""
+    ALL = auto()
+    """The same has no more to say; others may."""
+    ENOUGH = auto()
+    """Nobody need be asked any more."""
+
+
+Ask = Callable[[], Awaitable[Heard]]
+"""Ask once, and take the answer. What it raises is no answer: it is asked again."""
 
 
 async def poll(clock: Clock, asks: Sequence[Ask], name: str) -> None:
-    """Return as soon as one says that it is enough; goes on for ever if none does."""
+    """Return as soon as it is enough, or nobody has more to say; goes on for ever as long as somebody may."""
     enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(asks)
 
     async def repeat(ask: Ask) -> None:
+        nonlocal left
         pause = FIRST_PAUSE_S
-        while not enough.done():
+        heard = Heard.AGAIN
+        while heard is Heard.AGAIN:
             try:
-                if await ask() and not enough.done():
-                    enough.set_result(None)
-                    return
+                heard = await ask()
             except VarlogError:
                 pass
-            await clock.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
+            if heard is Heard.AGAIN:
+                await clock.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        left -= 1
+        if (heard is Heard.ENOUGH or not left) and not enough.done():
+            enough.set_result(None)
 
     def defect(error: BaseException) -> None:
         if not enough.done():

@@ -10,10 +10,10 @@ is for ever, so a member that is open was open before, and so many are (`open_en
 sealed the segment. One that is sealed proves nothing, and is not asked again.
 
 That is a journal, whose leader cannot be asked. Where the first member numbers the entries, its word counts, and the
-others only show that they are open: what is on enough of them, and not yet known to be to him, is not told to one and
-kept from the next. Under `sequencer` his word is what he has granted; it is in the log once the last members of all
-chains have it, which is for who asks to see to. There a segment is sealed by one member of each chain, so that all
-members of one chain must be open.
+others only show that they are open, each of them once: what is on enough of them, and not yet known to be to him, is
+not told to one and kept from the next. Under `sequencer` his word is what he has granted; it is in the log once the
+last members of all chains have it, which is for who asks to see to. There a segment is sealed by one member of each
+chain, so that all members of one chain must be open.
 """
 
 from typing import NamedTuple, Protocol
@@ -34,6 +34,10 @@ class Tail(Protocol):
 
     def out(self, member: int) -> None:
         """One is not open."""
+        ...
+
+    def may_say_more(self, member: int) -> bool:
+        """Whether one that has answered is asked again."""
         ...
 
     @property
@@ -82,6 +86,9 @@ class JournalTail:
     def out(self, member: int) -> None:
         self._out[member] = None
 
+    def may_say_more(self, member: int) -> bool:
+        return member not in self._out
+
     @property
     def is_over(self) -> bool:
         return self.members - len(self._out) < self._enough
@@ -107,6 +114,9 @@ class NumberedTail:
 
     def out(self, member: int) -> None:
         self._out[member] = None
+
+    def may_say_more(self, member: int) -> bool:
+        return False
 
     @property
     def is_over(self) -> bool:
