@@ -40,7 +40,8 @@ def ask(members: Members) -> int:
     return asyncio.run(journal_tail(members, RealClock(), LOG))  # type: ignore[arg-type]
 
 
-def test_who_is_back_soon_is_heard() -> None:
+def test_who_is_back_soon_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_S", 60.0)
     members = Members(back_in=3)
     assert ask(members) == 3, "both have two slots"
     assert members.asked == 3
