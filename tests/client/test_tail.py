@@ -4,7 +4,7 @@ That is asked, too, before the word of a sequencer on where the log ends is beli
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -14,8 +14,10 @@ import pytest
 from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
-from varlog.client.limits import MEMBERS_TAIL_SECONDS
 from varlog.client.routes import Routes
+from varlog.node.verbs import Verbs
+from varlog.repository.service import Service
+from varlog.transport.request import Request
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -28,6 +30,46 @@ KINDS: list[dict[str, Any]] = [
 ]
 NEVER_MS = 600_000
 """A lost node is not noticed."""
+
+
+class Questions:
+    """What members are asked, and the repository is, for the tail."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        """Questions to members."""
+        self.lost = 0
+        """So many of those that come next are never answered."""
+        self.deaf: object = None
+        """The replicas of a member that answers once the repository has refused,"""
+        self.refuses = False
+        """which it does if this is set."""
+        self.refused = asyncio.Event()
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> Questions:
+    made = Questions()
+    plain_lead, plain_tail = Verbs.lead, Service.tail
+
+    async def lead(self: Verbs, request: Request) -> None:
+        made.asked += 1
+        if made.lost:
+            made.lost -= 1
+            await asyncio.get_running_loop().create_future()
+        if self._replicas is made.deaf:
+            await made.refused.wait()
+        plain_lead(self, request)
+
+    def tail(self: Service, request: Request) -> Awaitable[None] | None:
+        if made.refuses:
+            made.refused.set()
+            raise varlog.Unavailable("ask again later")
+        return plain_tail(self, request)
+
+    monkeypatch.setattr(Verbs, "lead", lead)
+    monkeypatch.setattr(Service, "tail", tail)
+    return made
 
 
 @asynccontextmanager
@@ -97,6 +139,60 @@ def test_a_follower_that_is_away_is_not_waited_for(tmp_path: Path, gone: int) ->
     run(story())
 
 
+def test_members_that_stand_still_for_a_moment_are_asked_again(tmp_path: Path, questions: Questions) -> None:
+    """However long that is: with the repository stopped nobody else knows."""
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="leader") as (cluster, log):
+            await log.append(b"a")
+            await cluster.stop_repository()
+            questions.lost = 3
+            assert await log.tail(timeout=TIMEOUT_S) == 1
+            assert not questions.lost
+
+    run(story())
+
+
+def test_that_the_repository_is_away_ends_nothing_while_members_may_answer(
+    tmp_path: Path, questions: Questions
+) -> None:
+    """All three have to say that they are open, and one does only once the repository has refused."""
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="leader", ack=3) as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            questions.deaf = cluster.nodes[members[2]]._replicas
+            questions.refuses = True
+            assert await log.tail(timeout=TIMEOUT_S) == 1
+
+    run(story())
+
+
+def test_where_a_member_stays_away_the_repository_answers(tmp_path: Path, questions: Questions) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            questions.deaf = cluster.nodes[members[1]]._replicas
+            assert await log.tail(timeout=TIMEOUT_S) == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["leader", "sequencer"])
+def test_who_asks_at_once_shares_the_questions(tmp_path: Path, questions: Questions, ordering: str) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering=ordering) as (cluster, log):
+            await log.append(b"a")
+            await cluster.stop_repository()
+            questions.asked = 0
+            assert await asyncio.gather(*(log.tail(timeout=TIMEOUT_S) for _ in range(200))) == 200 * [1]
+            assert questions.asked < 200
+
+    run(story())
+
+
 @pytest.mark.parametrize("to", ["cut", "leader", "sequencer"])
 @pytest.mark.parametrize("kind", [{"ordering": "leader"}, {"ordering": "sequencer"}], ids=str)
 def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
@@ -141,7 +237,7 @@ def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
             for node in members[1:]:
                 await cluster.stop_node(node)
             with pytest.raises((varlog.Timeout, varlog.Unavailable)):
-                await log.tail(timeout=2 * MEMBERS_TAIL_SECONDS)
+                await log.tail(timeout=0.5)
             await cluster.start_node(members[1])
             assert await log.tail() == 1
 

@@ -30,6 +30,7 @@ from varlog.client.limits import TIMEOUT_SECONDS
 from varlog.client.log import Log
 from varlog.client.repository import Doubt, Repositories
 from varlog.client.routes import Routes
+from varlog.client.together import Together
 from varlog.ports import World
 from varlog.runtime.scope import Scope
 from varlog.transport.pool import PeerPool
@@ -297,7 +298,15 @@ class _Open:
             choice = Choice(self._world, routes, self._scope)
             archives = self._world.archives or FileArchives()
             context = LogContext(
-                self._world, self._pool, self.repositories, self._scope, routes, choice, Hints(), archives
+                world=self._world,
+                pool=self._pool,
+                repositories=self.repositories,
+                scope=self._scope,
+                routes=routes,
+                choice=choice,
+                hints=Hints(),
+                archives=archives,
+                tails=Together(self._world.clock, self._scope, f"tail of {name}"),
             )
             self.contexts[name] = context
             self._appenders[name] = Appender(context)

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from varlog.base.ids import Glsn
 from varlog.client.choice import Choice
 from varlog.client.hints import Hints
 from varlog.client.repository import Repositories
 from varlog.client.routes import Routes
+from varlog.client.together import Together
 from varlog.ports import Archives, World
 from varlog.runtime.scope import Scope
 from varlog.transport.pool import PeerPool
@@ -24,5 +26,7 @@ class LogContext:
     choice: Choice
     hints: Hints
     archives: Archives
+    tails: Together[Glsn]
+    """Questions for the tail."""
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """Called when the connection to the cluster is closed."""

@@ -59,8 +59,8 @@ REFUSED_SECONDS = 1.0
 STORE_SECONDS = 0.5
 """A member of a chain that did not answer a store for so long is asked again; a writer's timeout under `sequencer`."""
 
-MEMBERS_TAIL_SECONDS = 0.3
-"""How long members are asked for the tail before the repository is: a segment that ends is followed in less, mostly."""
+MEMBERS_FIRST_SECONDS = 0.05
+"""How long members are asked for the tail alone; then the repository is, too, and whoever knows it first is heard."""
 
 FILL_SECONDS = 1.0
 """A position that was granted and that the head of its chain lacks for so long is given up. Longer than a writer's

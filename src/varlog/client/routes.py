@@ -7,13 +7,12 @@ from typing import cast
 
 from varlog.base.errors import NotFound, Sealed, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot, StreamId
-from varlog.client.errors import CLOSED
-from varlog.client.limits import ATTEMPT_SECONDS, GRACE_SECONDS, TIMEOUT_SECONDS
+from varlog.client.limits import ATTEMPT_SECONDS, TIMEOUT_SECONDS
 from varlog.client.repository import Repositories, pause
+from varlog.client.together import Together
 from varlog.core.ordering.sequencer import Stripes
 from varlog.ports import World
-from varlog.runtime.scope import Scope, result_of
-from varlog.runtime.timeout import within
+from varlog.runtime.scope import Scope
 from varlog.transport.pool import Place
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -71,12 +70,7 @@ class Routes:
         self._world = world
         self._scope = scope
         self._watch: asyncio.Task[None] | None = None
-        self._asking: asyncio.Task[None] | None = None
-        """A question that has not left yet,"""
-        self._patience = 0.0
-        """and how long it may take."""
-        self._on_their_way = 0
-        """Questions that have."""
+        self._questions: Together[None] = Together(world.clock, scope, f"look up {name}")
 
     # ------------------------------------------------------------ looking
 
@@ -139,20 +133,12 @@ class Routes:
         return self.info
 
     async def refresh(self, timeout: float) -> None:
-        """Ask the repository now; several who ask at once share the answer, if they wait for it as long.
-
-        The answer to a question that left earlier may be older than what the caller wants to know of.
-        """
-        asking = self._asking
-        if asking is None or self._patience + GRACE_SECONDS < timeout:
-            asking = self._asking = self._scope.spawn(self._ask(timeout), name=f"look up {self.name}")
-            self._patience = timeout
-        # A little more than what the question itself may take: it knows best why it was not answered.
-        await within(self._world.clock, timeout + GRACE_SECONDS, result_of(asking, CLOSED))
+        """Ask the repository now; several who ask at once share the answer."""
+        await self._questions.ask(self._ask, timeout)
 
     def refresh_soon(self) -> None:
         """Something did not fit: ask, but let nobody wait for it."""
-        if self._asking is None and not self._on_their_way and self.info is not None:
+        if not self._questions.is_asking and self.info is not None:
             self._scope.spawn(self._refresh_quietly(), name=f"refresh {self.name}")
 
     def adopt(self, info: pb.LogInfo) -> None:
@@ -161,16 +147,12 @@ class Routes:
         self._start_watch()
 
     async def _ask(self, timeout: float) -> None:
-        self._asking = None
-        self._on_their_way += 1
         try:
             found = await self._repositories.call(Method.GET_LOG, pb.GetLogRequest(name=self.name), timeout=timeout)
             self.adopt(cast(pb.LogInfo, found))
         except NotFound:
             self._gone()
             raise
-        finally:
-            self._on_their_way -= 1
 
     async def _refresh_quietly(self) -> None:
         try:

@@ -1,18 +1,23 @@
 """How far a log is, as fresh as the call (I10), with no repository where the members number the last segment.
 
 cut                    the repository is asked: nobody else knows what is committed
-leader, sequencer      the members are asked (`core.ordering.tail`). Where they do not show it, as the segment is
-                       ending or too many are away, the repository is, which knows what follows, or will soon
+leader, sequencer      the members are asked (`core.ordering.tail`), and beside them, if they do not show it at once,
+                       the repository, which knows what follows, or will soon. The first good answer is taken: it
+                       matters little that members are slow or away, or the repository is, while the others are not
+
+Callers who ask at once share the questions.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
-from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.client.chain import Over
 from varlog.client.context import LogContext
-from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_TAIL_SECONDS, STORE_SECONDS
+from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_FIRST_SECONDS, SHORTEST_ATTEMPT_SECONDS, STORE_SECONDS
 from varlog.client.questions import ask_by_id, ask_tail, complete_last_segment, last_segment
 from varlog.core.ordering.tail import JournalTail, NumberedTail, Tail, Word, open_enough
 from varlog.runtime.polling import Heard, poll
@@ -23,16 +28,24 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 async def fresh_tail(context: LogContext, timeout: float) -> Glsn:
     """The last committed position; 0 if there is none."""
+    return await context.tails.ask(partial(_fresh_tail, context), timeout)
+
+
+async def _fresh_tail(context: LogContext, timeout: float) -> Glsn:
     clock = context.world.clock
     deadline = clock.now() + timeout
     info = await context.routes.resolve(timeout)
     if not info.sealed and info.chain[-1].ordering != "cut":
         last = last_segment(context)
+        found = await _Question(context, info, partial(ask_tail, context), deadline).first_answer()
+        if isinstance(found, pb.TailReply):
+            return Glsn(found.tail)
         try:
-            end = await within(clock, min(timeout, MEMBERS_TAIL_SECONDS), _ask_members(context, info))
-            await within(clock, max(0.0, deadline - clock.now()), complete_last_segment(context, end))
+            await within(clock, max(0.0, deadline - clock.now()), complete_last_segment(context, found))
             if last_segment(context) == last:
-                return Glsn(end - 1)
+                return Glsn(found - 1)
+        except Timeout:
+            raise
         except (Over, VarlogError):
             pass
     return Glsn((await ask_tail(context, max(0.001, deadline - clock.now()))).tail)
@@ -43,44 +56,90 @@ async def is_last_segment(context: LogContext, epoch: int) -> bool:
     info = context.routes.info
     if info is None or info.sealed or len(info.chain) != epoch:
         return False
-    try:
-        await within(context.world.clock, MEMBERS_TAIL_SECONDS, _ask_members(context, info))
-    except VarlogError:
-        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), ATTEMPT_SECONDS)
-        return cast(pb.TailReply, answer).segment == epoch and last_segment(context) == (epoch, False)
-    return True
+
+    async def ask_repository(timeout: float) -> pb.TailReply:
+        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
+        return cast(pb.TailReply, answer)
+
+    deadline = context.world.clock.now() + ATTEMPT_SECONDS
+    found = await _Question(context, info, ask_repository, deadline).first_answer()
+    return not isinstance(found, pb.TailReply) or (found.segment == epoch and last_segment(context) == (epoch, False))
 
 
-async def _ask_members(context: LogContext, info: pb.LogInfo) -> Glsn:
-    """One past the last position of the last segment, as it is known here; `Unavailable` if they do not show it."""
-    segment = info.chain[-1]
-    stream = segment.streams[0]
-    name = pb.ReplicaId(log=info.id, segment=segment.epoch, stream=stream.id)
-    tail = _question(segment, len(stream.members))
+class _Question:
+    """For the tail: members of the last segment, as it is known here, are asked, and after a moment the repository."""
 
-    async def ask(member: int) -> Heard:
-        place = context.routes.place(NodeId(stream.members[member]))
-        peer = context.pool.connected(place) or await context.pool.get(place)
+    def __init__(
+        self,
+        context: LogContext,
+        info: pb.LogInfo,
+        repository: Callable[[float], Awaitable[pb.TailReply]],
+        deadline: float,
+    ) -> None:
+        """`repository` asks it, for so many seconds at most."""
+        self._context = context
+        self._clock = context.world.clock
+        self._info = info
+        self._segment = info.chain[-1]
+        self._stream = self._segment.streams[0]
+        self._tail = _tail_of(self._segment, len(self._stream.members))
+        self._in_vain = asyncio.Event()
+        """Too few members are open: only the repository is left."""
+        self._repository = repository
+        self._reply: pb.TailReply | None = None
+        self._error: VarlogError = Unavailable("too few members of its last segment are open")
+        self._deadline = deadline
+
+    async def first_answer(self) -> Glsn | pb.TailReply:
+        """Of members: one past the last position; or else that of the repository. Raises why it has none."""
+        members = [partial(self._ask_member, member) for member in range(self._tail.members)]
+        await poll(self._clock, [*members, self._ask_repository], f"tail of {self._info.name}")
+        if self._tail.end is not None:
+            return self._tail.end
+        if self._reply is None:
+            raise self._error
+        return self._reply
+
+    async def _ask_member(self, member: int) -> Heard:
+        segment, stream = self._segment, self._stream
+        place = self._context.routes.place(NodeId(stream.members[member]))
+        peer = self._context.pool.connected(place) or await self._context.pool.get(place)
         # Who numbers entries is asked as the repository asks him: one that was started since then refuses.
         numbers = not member and not segment.journal
+        name = pb.ReplicaId(log=self._info.id, segment=segment.epoch, stream=stream.id)
         request = pb.LeadRequest(replica=name, base=segment.base if numbers else 0)
         status = (await peer.call(Method.LEAD, request, timeout=STORE_SECONDS)).message
         if status.state == pb.REPLICA_OPEN:
             numbered = Glsn(status.granted or segment.base + status.committed)
-            tail.heard(member, Word(Slot(status.contiguous), Slot(status.committed), numbered))
+            self._tail.heard(member, Word(Slot(status.contiguous), Slot(status.committed), numbered))
         else:
-            tail.out(member)
-        if tail.is_over or tail.end is not None:
+            self._tail.out(member)
+        if self._tail.end is not None:
             return Heard.ENOUGH
-        return Heard.AGAIN if tail.may_say_more(member) else Heard.ALL
+        if self._tail.is_over:
+            self._in_vain.set()
+            return Heard.ALL
+        return Heard.AGAIN if self._tail.may_say_more(member) else Heard.ALL
 
-    await poll(context.world.clock, [partial(ask, member) for member in range(tail.members)], f"tail of {info.name}")
-    if tail.is_over or tail.end is None:
-        raise Unavailable("too few members of its last segment are open")
-    return tail.end
+    async def _ask_repository(self) -> Heard:
+        try:
+            await within(self._clock, min(MEMBERS_FIRST_SECONDS, self._left / 2), self._in_vain.wait())
+        except Timeout:
+            pass  # they have not said so
+        try:
+            self._reply = await self._repository(self._left)
+        except VarlogError as error:
+            self._error = error
+            if error.retryable and not self._in_vain.is_set() and self._left > SHORTEST_ATTEMPT_SECONDS:
+                return Heard.AGAIN  # until then members may answer
+        return Heard.ENOUGH
+
+    @property
+    def _left(self) -> float:
+        return max(SHORTEST_ATTEMPT_SECONDS, self._deadline - self._clock.now())
 
 
-def _question(segment: pb.SegmentInfo, members: int) -> Tail:
+def _tail_of(segment: pb.SegmentInfo, members: int) -> Tail:
     enough = open_enough(members, segment.ack)
     if segment.journal:
         return JournalTail(Glsn(segment.base), members, segment.ack, enough)
