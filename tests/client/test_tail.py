@@ -14,7 +14,10 @@ import pytest
 from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
+from varlog.base.ids import Epoch, Glsn, LogId
+from varlog.client import tail
 from varlog.client.routes import Routes
+from varlog.client.tail import is_last_segment
 from varlog.node.verbs import Verbs
 from varlog.repository.service import Service
 from varlog.transport.request import Request
@@ -217,6 +220,41 @@ def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
                 assert known is not None
                 assert len(known.chain) == 1, "it has not heard of it"
                 assert await stale.tail() == 2
+
+    run(story())
+
+
+def test_a_log_that_was_made_anew_is_not_filled_up_to_where_the_old_one_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it has the old one's name now is heard between the members' answer and what is done with it."""
+    plain = tail._Question.first_answer
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            for _ in range(5):
+                await log.append(b"old")
+            assert await log.tail() == 5
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as other:
+                new = await other.create_log("new", replicas=3, ordering="sequencer")
+                await new.append(b"new")
+                anew = new._context.routes.info
+                assert anew is not None
+
+                async def first_answer(self: tail._Question) -> Glsn | pb.TailReply:
+                    answer = await plain(self)
+                    log._context.routes.adopt(anew)
+                    return answer
+
+                routes = log._context.routes
+                old = routes.info
+                assert old is not None
+                assert await is_last_segment(log._context, LogId(old.id), Epoch(1))
+                with monkeypatch.context() as patch:
+                    patch.setattr(tail._Question, "first_answer", first_answer)
+                    assert await log.tail() == 1
+                assert not await is_last_segment(log._context, LogId(old.id), Epoch(1))
+                assert (await new.append(b"newer")).glsn == 2
 
     run(story())
 

@@ -347,12 +347,12 @@ def test_what_was_granted_before_the_log_was_sealed_is_no_tail(tmp_path: Path, m
             while (await head.call(Method.GRANT, grant, timeout=TIMEOUT_S)).message.first < 4:
                 pass
 
-            async def complete(context: LogContext, end: int) -> None:
+            async def complete(context: LogContext, last: questions.LastSegment, end: int) -> None:
                 asked.append(end)
                 if len(asked) == 1:
                     assert await client.log("orders").seal() == 2
                     await context.routes.refresh(TIMEOUT_S)
-                await plain(context, end)
+                await plain(context, last, end)
 
             for module in (tail, questions):
                 monkeypatch.setattr(module, "complete_last_segment", complete)

@@ -301,7 +301,7 @@ class ChainWriter:
     async def _is_last(self) -> bool:
         """Whether the sequencer's word on where the log ends holds: an old one knows nothing of what has followed."""
         try:
-            return await is_last_segment(self._context, self._first.segment)
+            return await is_last_segment(self._context, self._first.log, self._first.segment)
         except VarlogError:
             return False
 

@@ -20,7 +20,7 @@ from varlog.client.context import LogContext
 from varlog.client.errors import CLOSED, again
 from varlog.client.limits import LAGGING_SECONDS, READ_AHEAD_BYTES, SILENT_SECONDS
 from varlog.client.parts import Placed
-from varlog.client.questions import ask_tail, committed_slot, complete_last_segment
+from varlog.client.questions import ask_tail, committed_slot, complete_last_segment, last_segment
 from varlog.client.reader import StreamReader
 from varlog.client.routes import StreamRoute
 from varlog.core.merge import InOrder, Merge, Piece
@@ -146,7 +146,7 @@ class Feed:
     async def _complete(self) -> None:
         """Others may wait at a position for good that its writer left behind: see that it is written, or filled."""
         try:
-            await complete_last_segment(self._context, self._merge.known_end)
+            await complete_last_segment(self._context, last_segment(self._context), self._merge.known_end)
         except (Over, VarlogError):
             pass  # it is tried again as long as something is missing
 

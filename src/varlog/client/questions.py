@@ -1,7 +1,7 @@
 """Questions about a log that only the repository can answer."""
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from google.protobuf.message import Message
 
@@ -46,9 +46,9 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
         tail = cast(pb.TailReply, answer)
         left = max(0.0, deadline - context.world.clock.now())
         try:
-            if tail.segment != last[0]:
+            if tail.segment != last.segment:
                 raise Over  # what has to be done for it is not known here
-            await within(context.world.clock, left, complete_last_segment(context, tail.tail + 1))
+            await within(context.world.clock, left, complete_last_segment(context, last, tail.tail + 1))
         except Over:
             await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
             if last_segment(context) == last:  # or is about to
@@ -59,17 +59,28 @@ async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
                 return tail  # else what was granted in a segment that has ended meanwhile may never be written
 
 
-def last_segment(context: LogContext) -> tuple[int, bool]:
-    """Its number, and whether it has ended with the log, as far as is known here."""
+class LastSegment(NamedTuple):
+    """Of a log, as far as is known here."""
+
+    log: int
+    """A log that was removed and made anew has the same name and another id; its segments begin at 1 again."""
+    segment: int
+    sealed: bool
+    """It has ended with the log."""
+
+
+def last_segment(context: LogContext) -> LastSegment:
     info = context.routes.info
-    return (len(info.chain), info.sealed) if info is not None else (0, False)
+    return LastSegment(0, 0, False) if info is None else LastSegment(info.id, len(info.chain), info.sealed)
 
 
-async def complete_last_segment(context: LogContext, end: int) -> None:
+async def complete_last_segment(context: LogContext, last: LastSegment, end: int) -> None:
     """Under `sequencer`, where positions are granted before they are written: see that all before `end` are.
 
-    Raises `Over` if the segment takes no more.
+    Raises `Over` if the segment takes no more, or another is the last by now: `end` says nothing about that.
     """
+    if last_segment(context) != last:
+        raise Over
     streams = context.routes.streams
     if not streams or not streams[-1].written_by_clients or not streams[-1].writable:
         return

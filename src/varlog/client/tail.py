@@ -14,11 +14,11 @@ from functools import partial
 from typing import cast
 
 from varlog.base.errors import Timeout, Unavailable, VarlogError
-from varlog.base.ids import Glsn, NodeId, Slot
+from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot
 from varlog.client.chain import Over
 from varlog.client.context import LogContext
 from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_FIRST_SECONDS, SHORTEST_ATTEMPT_SECONDS, STORE_SECONDS
-from varlog.client.questions import ask_by_id, ask_tail, complete_last_segment, last_segment
+from varlog.client.questions import LastSegment, ask_by_id, ask_tail, complete_last_segment, last_segment
 from varlog.core.ordering.tail import JournalTail, NumberedTail, Tail, Word, open_enough
 from varlog.runtime.polling import Heard, poll
 from varlog.runtime.timeout import within
@@ -41,7 +41,7 @@ async def _fresh_tail(context: LogContext, timeout: float) -> Glsn:
         if isinstance(found, pb.TailReply):
             return Glsn(found.tail)
         try:
-            await within(clock, max(0.0, deadline - clock.now()), complete_last_segment(context, found))
+            await within(clock, max(0.0, deadline - clock.now()), complete_last_segment(context, last, found))
             if last_segment(context) == last:
                 return Glsn(found - 1)
         except Timeout:
@@ -51,10 +51,11 @@ async def _fresh_tail(context: LogContext, timeout: float) -> Glsn:
     return Glsn((await ask_tail(context, max(0.001, deadline - clock.now()))).tail)
 
 
-async def is_last_segment(context: LogContext, epoch: int) -> bool:
+async def is_last_segment(context: LogContext, log: LogId, epoch: Epoch) -> bool:
     """Whether it was certain a moment ago that no other segment had followed this one, nor the log been sealed."""
     info = context.routes.info
-    if info is None or info.sealed or len(info.chain) != epoch:
+    this = LastSegment(log, epoch, sealed=False)
+    if info is None or last_segment(context) != this:
         return False
 
     async def ask_repository(timeout: float) -> pb.TailReply:
@@ -63,7 +64,7 @@ async def is_last_segment(context: LogContext, epoch: int) -> bool:
 
     deadline = context.world.clock.now() + ATTEMPT_SECONDS
     found = await _Question(context, info, ask_repository, deadline).first_answer()
-    return not isinstance(found, pb.TailReply) or (found.segment == epoch and last_segment(context) == (epoch, False))
+    return not isinstance(found, pb.TailReply) or (found.segment == epoch and last_segment(context) == this)
 
 
 class _Question:

@@ -187,9 +187,9 @@ def same_again_is_taken() -> Iterator[None]:
 def tail_of_a_sealed_segment() -> Iterator[None]:
     plain = questions.complete_last_segment
 
-    async def complete(context: LogContext, end: int) -> None:
+    async def complete(context: LogContext, last: questions.LastSegment, end: int) -> None:
         try:
-            await plain(context, end)
+            await plain(context, last, end)
         except Over:
             pass  # nobody writes it any more, so there is nothing to complete
 
