@@ -84,6 +84,10 @@ async def log_of(folder: Path, **kind: Any) -> AsyncIterator[tuple[Servers, varl
         yield cluster, await client.create_log("orders", replicas=3, **kind)
 
 
+async def watches_nothing(_: Routes) -> bool:
+    return False
+
+
 async def entries(log: varlog.Log) -> list[bytes]:
     return [entry.payload async for entry in log.subscribe(1, wait=False)]
 
@@ -201,9 +205,6 @@ def test_who_asks_at_once_shares_the_questions(tmp_path: Path, questions: Questi
 def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any], to: str
 ) -> None:
-    async def watches_nothing(_: Routes) -> bool:
-        return False
-
     async def story() -> None:
         async with (
             log_of(tmp_path, **kind) as (cluster, log),
@@ -256,6 +257,32 @@ def test_a_log_that_was_made_anew_is_not_filled_up_to_where_the_old_one_was(
                 assert not await is_last_segment(log._context, LogId(old.id), Epoch(1))
                 assert (await new.append(b"newer")).glsn == 2
 
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["leader", "sequencer"])
+def test_who_removed_a_log_is_told_no_tail_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordering: str
+) -> None:
+    """Though its members have not heard of it yet, and are open."""
+
+    async def drop(_: Verbs, __: Request) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, ordering=ordering) as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            await log.append(b"a")
+            mine = client.log("orders")
+            assert await mine.tail() == 1
+            await client.remove_log("orders")
+            with pytest.raises(varlog.NotFound):
+                await mine.tail()
+
+    monkeypatch.setattr(Routes, "_watch_once", watches_nothing)
+    monkeypatch.setattr(Verbs, "drop", drop)
     run(story())
 
 

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from varlog.archive.reader import FileArchives
 from varlog.base.errors import AlreadyExists, InvalidArgument, NotFound, Unavailable
+from varlog.base.ids import LogId
 from varlog.base.names import check_name
 from varlog.client.address import parse_url
 from varlog.client.appender import Appender
@@ -181,18 +182,19 @@ class Cluster:
 
     async def remove_log(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a log with everything in it; its name is free again."""
-        doubt = Doubt()
+        opened, doubt = self._opened(), Doubt()
+        request = pb.RemoveLogRequest(name=check_name(name))
+        context = opened.contexts.get(name)
+        known = None if context is None else context.routes.info
         try:
-            await self._opened().repositories.call(
-                Method.REMOVE_LOG,
-                pb.RemoveLogRequest(name=check_name(name)),
-                timeout=self._seconds(timeout),
-                changes=True,
-                doubt=doubt,
+            await opened.repositories.call(
+                Method.REMOVE_LOG, request, timeout=self._seconds(timeout), changes=True, doubt=doubt
             )
         except NotFound:
             if not doubt.repeated:
                 raise
+        if context is not None and known is not None:
+            context.routes.forget(LogId(known.id))
 
     # ------------------------------------------------------------ the cluster
 

@@ -146,6 +146,11 @@ class Routes:
         self._update(info)
         self._start_watch()
 
+    def forget(self, log: LogId) -> None:
+        """It was removed: what its members may say until they hear of that is no answer any more."""
+        if self.info is not None and self.info.id == log:
+            self._gone()
+
     async def _ask(self, timeout: float) -> None:
         try:
             found = await self._repositories.call(Method.GET_LOG, pb.GetLogRequest(name=self.name), timeout=timeout)
