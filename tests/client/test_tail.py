@@ -309,6 +309,34 @@ def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
     run(story())
 
 
+@pytest.mark.parametrize("gives_up", ["in time", "cancelled"])
+def test_where_it_cannot_be_told_whether_a_position_is_taken_it_is_asked_no_longer_than_somebody_waits(
+    tmp_path: Path, questions: Questions, gives_up: str
+) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            questions.deaf = cluster.nodes[members[1]]._replicas
+            await cluster.stop_repository()
+            questions.asked = 0
+            appending = asyncio.create_task(log.append(b"b", expect=1, timeout=1.0 if gives_up == "in time" else None))
+            while not questions.asked and not appending.done():
+                await asyncio.sleep(0.001)
+            if gives_up == "cancelled":
+                appending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await appending
+            else:
+                with pytest.raises((varlog.OutcomeUnknown, varlog.Timeout)):
+                    await appending
+            async with asyncio.timeout(TIMEOUT_S):
+                while not all(writer.idle for writer in log._appender._writers.values()):
+                    await asyncio.sleep(0.01)
+
+    run(story())
+
+
 def test_an_old_sequencer_is_not_believed_that_a_position_is_taken(tmp_path: Path) -> None:
     """It knows nothing of the segment that follows, in which the position expected may be the next."""
 

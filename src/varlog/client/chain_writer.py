@@ -246,8 +246,11 @@ class ChainWriter:
         return True
 
     async def _place(self, batch: Carried) -> tuple[int, Slot] | None:
-        """Have positions granted; None: by then nobody needs them any more, and they are given back as junk."""
-        first, skipped = await self._grant(batch)
+        """Have positions granted; None: nobody needs them any more, and what was granted is given back as junk."""
+        granted = await self._grant(batch)
+        if granted is None:
+            return None
+        first, skipped = granted
         if skipped:
             self._give_back(Glsn(first - skipped), skipped)
         index, slot = self._stripes.place(first)
@@ -268,7 +271,9 @@ class ChainWriter:
         except (Over, VarlogError):
             pass  # whoever needs what lies behind them fills them, or who seals the segment
 
-    async def _grant(self, batch: Carried) -> tuple[Glsn, int]:
+    async def _grant(self, batch: Carried) -> tuple[Glsn, int] | None:
+        """The first of them, and how many before it are to be filled; None: it could not be told in time whether the
+        one expected is still free."""
         request = pb.GrantRequest(
             log=self._first.log,
             segment=self._first.segment,
@@ -289,6 +294,8 @@ class ChainWriter:
             except Conflict:
                 if await self._is_last():
                     raise
+                if not batch.awaited:
+                    return None
                 await self._wait_to_ask_again(failures := failures + 1)
                 continue
             except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound, WrongWriter, ReplicaFailed):

@@ -117,6 +117,10 @@ class Chunk:
     expect: int | None = None
 
     @property
+    def awaited(self) -> bool:
+        return not self.ended
+
+    @property
     def told(self) -> bool:
         return self.ended
 

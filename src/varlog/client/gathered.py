@@ -77,6 +77,10 @@ class Gathered:
     def expect(self) -> int | None:
         return self.lane.expect
 
+    @property
+    def awaited(self) -> bool:
+        return self._appends.any_awaited
+
     def place(self, route: StreamRoute, slot: Slot) -> None:
         self.route, self.slot = route, slot
 

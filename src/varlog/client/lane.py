@@ -98,6 +98,11 @@ class Appends:
         ends = accumulate(self._all_counts())
         return max(1, sum(1 for _ in takewhile(lambda end: end <= entries, ends)))
 
+    @property
+    def any_awaited(self) -> bool:
+        """Whether somebody waits for any."""
+        return not all(map(asyncio.Future.done, self.futures))
+
     def awaited(self) -> "Appends":
         """Without those that nobody waits for any more."""
         if not any(map(asyncio.Future.done, self.futures)):

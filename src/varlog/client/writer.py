@@ -74,6 +74,11 @@ class Carried(Protocol):
         ...
 
     @property
+    def awaited(self) -> bool:
+        """Somebody waits for its outcome."""
+        ...
+
+    @property
     def told(self) -> bool:
         """Somebody was told that its outcome is unknown, and may look for it where it is by now."""
         ...
