@@ -286,6 +286,28 @@ def test_who_removed_a_log_is_told_no_tail_of_it(
     run(story())
 
 
+def test_who_missed_that_a_log_was_sealed_believes_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a sequencer had granted by then may lie beyond the end: the answer is that the log is sealed."""
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, ordering="sequencer") as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as other,
+        ):
+            await log.append(b"a")
+            context = other.log("orders")._context
+            this = LogId((await context.routes.resolve(TIMEOUT_S)).id), Epoch(1)
+            assert await is_last_segment(context, *this)
+            await log.seal()
+            assert not await is_last_segment(context, *this)
+            known = context.routes.info
+            assert known is not None
+            assert not known.sealed, "it has not heard of it"
+
+    monkeypatch.setattr(Routes, "_watch_once", watches_nothing)
+    run(story())
+
+
 def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
     """The other two may have acknowledged more, or sealed the segment."""
 

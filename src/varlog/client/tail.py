@@ -64,7 +64,9 @@ async def is_last_segment(context: LogContext, log: LogId, epoch: Epoch) -> bool
 
     deadline = context.world.clock.now() + ATTEMPT_SECONDS
     found = await _Question(context, info, ask_repository, deadline).first_answer()
-    return not isinstance(found, pb.TailReply) or (found.segment == epoch and last_segment(context) == this)
+    if not isinstance(found, pb.TailReply):
+        return True
+    return found.segment == epoch and not found.sealed and last_segment(context) == this
 
 
 class _Question:

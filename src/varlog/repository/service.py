@@ -236,7 +236,7 @@ class Service:
     def _tail_by_cut(self, request: Request) -> None:
         log = self._catalog.log(request.message.log)
         tail = log.chain[-1].end - 1 if log.sealed else self._orderer.order(LogId(log.id)).high_watermark
-        request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed, segment=log.chain[-1].epoch))
+        request.reply(pb.TailReply(tail=tail, trimmed=log.trimmed, segment=log.chain[-1].epoch, sealed=log.sealed))
 
     async def _tail_by_leader(self, request: Request) -> None:
         """Who numbers entries knows. That nobody had followed is certain if we still lead after it answered (I10)."""

@@ -1081,14 +1081,16 @@ class TailRequest(_message.Message):
     def __init__(self, log: _Optional[int] = ...) -> None: ...
 
 class TailReply(_message.Message):
-    __slots__ = ("tail", "trimmed", "segment")
+    __slots__ = ("tail", "trimmed", "segment", "sealed")
     TAIL_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
     tail: int
     trimmed: int
     segment: int
-    def __init__(self, tail: _Optional[int] = ..., trimmed: _Optional[int] = ..., segment: _Optional[int] = ...) -> None: ...
+    sealed: bool
+    def __init__(self, tail: _Optional[int] = ..., trimmed: _Optional[int] = ..., segment: _Optional[int] = ..., sealed: _Optional[bool] = ...) -> None: ...
 
 class TrimLogRequest(_message.Message):
     __slots__ = ("log", "upto")
