@@ -308,6 +308,29 @@ def test_who_missed_that_a_log_was_sealed_believes_no_conflict(tmp_path: Path, m
     run(story())
 
 
+def test_a_leader_that_was_cut_off_tells_no_tail_alone(tmp_path: Path) -> None:
+    """It is open, and knows nothing of what the others have acknowledged in the segment that follows."""
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="leader") as (cluster, log):
+            await log.append(b"a")
+            info = await log.info()
+            stream = info.chain[-1].streams[0]
+            await cluster.stop_repository()
+            assert await log.tail() == 1
+            for follower in stream.members[1:]:
+                node = await cluster.to_node(follower)
+                seal = pb.SealRequest(replica=pb.ReplicaId(log=info.id, segment=1, stream=stream.id))
+                await node.call(Method.SEAL, seal, timeout=TIMEOUT_S)
+            with pytest.raises((varlog.Timeout, varlog.Unavailable)):
+                await log.tail(timeout=0.5)
+            await cluster.start_repository()
+            assert (await log.append(b"b", timeout=TIMEOUT_S)).glsn == 2, "another segment has followed"
+            assert await log.tail(timeout=TIMEOUT_S) == 2
+
+    run(story())
+
+
 def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
     """The other two may have acknowledged more, or sealed the segment."""
 
