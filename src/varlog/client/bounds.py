@@ -7,7 +7,7 @@ from varlog.base.errors import InvalidArgument, NotFound
 from varlog.base.ids import FIRST_GLSN, Glsn, LogId, Slot, StreamId
 from varlog.client.archived import earliest
 from varlog.client.context import LogContext
-from varlog.client.questions import ask_tail, committed_slot
+from varlog.client.questions import ask_tail, committed_slot, time_left
 from varlog.client.tail import fresh_tail
 
 
@@ -83,23 +83,24 @@ async def find_bounds(
     context: LogContext, *, start: int | None, stop: int | None, stream: StreamId | None, wait: bool, timeout: float
 ) -> Bounds:
     """Ask for what is not given: the first position that is there, or the last."""
+    left = time_left(context, timeout)
     info = await context.routes.resolve(timeout)
     first = None if start is None else check_position(start, "start")
     limit = None if stop is None else check_position(stop, "stop")
     if stream is not None and not any(route.id == stream for route in context.routes.streams):
         raise NotFound(f"log {info.name!r} has no stream {stream}")
     if first is None:
-        trimmed = (await ask_tail(context, timeout)).trimmed
+        trimmed = (await ask_tail(context, left())).trimmed
         if trimmed > info.trimmed:
-            await context.routes.refresh(timeout)
-            info = await context.routes.resolve(timeout)
+            await context.routes.refresh(left())
+            info = await context.routes.resolve(left())
         first = earliest(info, trimmed)
     if not wait:
-        end = Glsn(await fresh_tail(context, timeout) + 1)
+        end = Glsn(await fresh_tail(context, left()) + 1)
         limit = end if limit is None else min(limit, end)
     bounds = Bounds(LogId(info.id), first, limit, stream)
     if not wait and limit is not None:
         bounds.known_end = limit
     if stream is not None and not wait:
-        bounds.slot_limit = await committed_slot(context, stream, timeout)
+        bounds.slot_limit = await committed_slot(context, stream, left())
     return bounds

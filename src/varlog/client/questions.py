@@ -9,7 +9,7 @@ from varlog.base.errors import NotFound
 from varlog.base.ids import Glsn, LogId, Slot, StreamId
 from varlog.client.chain import Chain, Over
 from varlog.client.context import LogContext
-from varlog.client.limits import FIRST_PAUSE_AT_END_SECONDS
+from varlog.client.limits import FIRST_PAUSE_AT_END_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.core.ordering.sequencer import Stripes
 from varlog.runtime.timeout import within
@@ -17,6 +17,13 @@ from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 Answer = TypeVar("Answer", bound=Message)
+
+
+def time_left(context: LogContext, timeout: float) -> Callable[[], float]:
+    """How many seconds are left of `timeout`, for several questions one after the other; never quite none."""
+    clock = context.world.clock
+    deadline = clock.now() + timeout
+    return lambda: max(SHORTEST_ATTEMPT_SECONDS, deadline - clock.now())
 
 
 async def ask_by_id(
@@ -37,23 +44,22 @@ async def ask_by_id(
 
 async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
     """The log's last position and trim point, as fresh as this call (I10)."""
-    deadline = context.world.clock.now() + timeout
+    left = time_left(context, timeout)
     await context.routes.resolve(timeout)
     in_vain = 0
     while True:
         last = last_segment(context)
-        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), timeout)
+        answer = await ask_by_id(context, Method.TAIL, lambda log: pb.TailRequest(log=log), left())
         tail = cast(pb.TailReply, answer)
-        left = max(0.0, deadline - context.world.clock.now())
         try:
             if tail.segment != last.segment:
                 raise Over  # what has to be done for it is not known here
-            await within(context.world.clock, left, complete_last_segment(context, last, tail.tail + 1))
+            await within(context.world.clock, left(), complete_last_segment(context, last, tail.tail + 1))
         except Over:
-            await within(context.world.clock, left, context.routes.refresh(left))  # another segment has begun
+            await within(context.world.clock, left(), context.routes.refresh(left()))  # another segment has begun
             if last_segment(context) == last:  # or is about to
                 in_vain += 1
-                await context.world.clock.sleep(min(left, pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS)))
+                await context.world.clock.sleep(min(left(), pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS)))
         else:
             if last_segment(context) == last:
                 return tail  # else what was granted in a segment that has ended meanwhile may never be written
@@ -91,9 +97,10 @@ async def complete_last_segment(context: LogContext, last: LastSegment, end: int
 
 async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId, Slot]:
     """How many slots of each stream have positions, as fresh as this call."""
+    left = time_left(context, timeout)
     tail = (await ask_tail(context, timeout)).tail
-    info = await context.routes.resolve(timeout)
-    answer = await context.repositories.call(Method.STATUS, pb.StatusRequest(), timeout=timeout)
+    info = await context.routes.resolve(left())
+    answer = await context.repositories.call(Method.STATUS, pb.StatusRequest(), timeout=left())
     for status in cast(pb.StatusReply, answer).logs:
         if status.log.id == info.id:
             committed = {StreamId(each.stream): Slot(each.committed) for each in status.streams}
