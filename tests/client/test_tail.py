@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
@@ -351,6 +352,32 @@ def test_one_member_alone_tells_no_tail(tmp_path: Path) -> None:
             await cluster.start_node(members[1])
             assert await log.tail() == 1
 
+    run(story())
+
+
+def test_whose_grant_was_lost_on_its_way_gets_the_position_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one who has it: that is no Conflict."""
+    plain = Verbs.grant
+    lost: list[Message] = []
+
+    def grant(self: Verbs, request: Request) -> None:
+        if not lost and request.message.HasField("expect"):
+            request.reply = lost.append  # type: ignore[method-assign, assignment]
+        plain(self, request)
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (_, log):
+            await log.append(b"a")
+            assert (await log.append(b"b", expect=2, timeout=TIMEOUT_S)).glsn == 2
+            assert lost
+            with pytest.raises(varlog.Conflict):
+                await log.append(b"c", expect=2)
+            assert (await log.append(b"d", expect=3)).glsn == 3
+            assert await entries(log) == [b"a", b"b", b"d"]
+
+    monkeypatch.setattr(Verbs, "grant", grant)
     run(story())
 
 

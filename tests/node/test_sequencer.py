@@ -22,7 +22,7 @@ from varlog.base.errors import (
 )
 from varlog.base.ids import Glsn
 from varlog.base.limits import BATCH_ENTRIES
-from varlog.node.sequencer import Sequencer
+from varlog.node.sequencer import REMEMBERED, Sequencer
 from varlog.transport.peer import Peer
 from varlog.wire.batch import Batch, junk_batch
 from varlog.wire.methods import Method
@@ -121,6 +121,32 @@ def test_a_condition_is_decided_by_the_next_position() -> None:
     with pytest.raises(Conflict):
         sequencer.grant(2, 4)
     assert sequencer.grant(2, 5) == (5, 1), "two do not fit before the edge: the next for them is behind it"
+
+
+def test_who_asks_again_for_what_he_was_granted_is_granted_it_again() -> None:
+    sequencer = counter(unit=4, streams=2)
+    assert sequencer.grant_expected(3, 1, b"one", 0) == (1, 0)
+    assert sequencer.grant_expected(2, 5, b"one", 1) == (5, 1)
+    assert sequencer.grant(1, None) == (7, 0)
+    assert sequencer.grant_expected(3, 1, b"one", 0) == (1, 0)
+    assert sequencer.grant_expected(2, 5, b"one", 1) == (5, 1)
+    for producer, sequence in ((b"two", 0), (b"one", 2)):
+        with pytest.raises(Conflict):
+            sequencer.grant_expected(3, 1, producer, sequence)
+    assert sequencer.granted == 8
+    sequencer._replica.log.sealed = True  # type: ignore[misc]
+    with pytest.raises(Sealed):
+        sequencer.grant_expected(3, 1, b"one", 0)
+
+
+def test_a_sequencer_remembers_so_many_grants_and_no_more() -> None:
+    sequencer = counter()
+    for number in range(REMEMBERED + 1):
+        sequencer.grant_expected(1, 1 + number, b"one", number)
+    assert sequencer.grant_expected(1, 2, b"one", 1) == (2, 0)
+    with pytest.raises(Conflict):
+        sequencer.grant_expected(1, 1, b"one", 0)
+    assert len(sequencer._granted) == REMEMBERED
 
 
 @given(st.integers(1, 6), st.integers(1, 4), st.lists(st.integers(1, 6), max_size=40))

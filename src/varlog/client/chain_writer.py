@@ -184,7 +184,7 @@ class ChainWriter:
         self._carrying[flight.sequence] = carrying
         try:
             while placed is None:
-                placed = await self._place(batch)
+                placed = await self._place(flight)
                 if placed is None:
                     self._end(flight)
                     self._break("it was not sent in time")
@@ -245,9 +245,10 @@ class ChainWriter:
             return False
         return True
 
-    async def _place(self, batch: Carried) -> tuple[int, Slot] | None:
+    async def _place(self, flight: Flight[Carried]) -> tuple[int, Slot] | None:
         """Have positions granted; None: nobody needs them any more, and what was granted is given back as junk."""
-        granted = await self._grant(batch)
+        batch = flight.batch
+        granted = await self._grant(flight)
         if granted is None:
             return None
         first, skipped = granted
@@ -271,9 +272,10 @@ class ChainWriter:
         except (Over, VarlogError):
             pass  # whoever needs what lies behind them fills them, or who seals the segment
 
-    async def _grant(self, batch: Carried) -> tuple[Glsn, int] | None:
+    async def _grant(self, flight: Flight[Carried]) -> tuple[Glsn, int] | None:
         """The first of them, and how many before it are to be filled; None: it could not be told in time whether the
         one expected is still free."""
+        batch = flight.batch
         request = pb.GrantRequest(
             log=self._first.log,
             segment=self._first.segment,
@@ -283,6 +285,8 @@ class ChainWriter:
         )
         if batch.expect is not None:
             request.expect = batch.expect
+            request.producer = self._session.producer  # asked again as its answer was lost, it is granted the same
+            request.sequence = flight.sequence
         failures = 0
         while True:
             if self._over.is_set():

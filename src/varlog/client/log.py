@@ -63,9 +63,10 @@ class Log:
         """Append one entry; returns when it is durable on all replicas and has its place in the order.
 
         Appends that wait at the same time travel together. `stream` chooses a log stream; else one that
-        answers is chosen. With `expect` it gets that position or none: `Conflict` if another has it (under
-        `sequencer`). Raises `OutcomeUnknown` if the entry was sent and not answered in time: its
-        `token`, given to `retry`, settles it. Any other error: the entry is not in the log.
+        answers is chosen. With `expect` it gets that position or none: `Conflict` if another has it, or it was
+        given up as the entry was long on its way (under `sequencer`). Raises `OutcomeUnknown` if the entry was sent
+        and not answered in time: its `token`, given to `retry`, settles it. Any other error: the entry is not in
+        the log.
         """
         plain = key is None and headers is None and expect is None and timeout is None and not compress
         if plain and type(payload) is bytes and (stream is None or type(stream) is int):

@@ -5,12 +5,18 @@ to nobody then, so a new sequencer is a new segment, whose counter begins where 
 not be told that it is deposed: positions it grants after that cannot be written, as members are sealed.
 """
 
+from collections import OrderedDict
+
 from varlog.base import limits
 from varlog.base.errors import Conflict, InvalidArgument, Sealed, Unavailable
 from varlog.base.ids import Glsn
 from varlog.core.ordering.sequencer import Stripes
 from varlog.node.replica import Replica
 from varlog.wire.proto import varlog_pb2 as pb
+
+REMEMBERED = 1024
+"""Of the batches that were granted the position they expected the last so many are known. The answer to one may have
+been lost: asked again, it must not hear that the position is taken, by itself."""
 
 
 class Sequencer:
@@ -20,6 +26,8 @@ class Sequencer:
         self._replica = replica
         self._stripes: Stripes | None = None
         self._next = Glsn(0)
+        self._granted: OrderedDict[tuple[bytes, int], tuple[Glsn, int]] = OrderedDict()
+        """By producer and sequence."""
 
     def begin(self, base: Glsn) -> None:
         """The segment is part of the log, and begins here."""
@@ -33,6 +41,16 @@ class Sequencer:
     def granted(self) -> Glsn:
         """One past the last position that was granted."""
         return self._next
+
+    def grant_expected(self, count: int, expect: int, producer: bytes, sequence: int) -> tuple[Glsn, int]:
+        """The same for a batch that may get one position only; as often as it asks."""
+        batch = (producer, sequence)
+        granted = self._granted.get(batch)
+        if granted is None or self._replica.log.sealed:
+            granted = self._granted[batch] = self.grant(count, expect)
+            if len(self._granted) > REMEMBERED:
+                self._granted.popitem(last=False)
+        return granted
 
     def grant(self, count: int, expect: int | None) -> tuple[Glsn, int]:
         """Positions for a batch: the first, and how many before it are left to the caller to fill."""

@@ -351,7 +351,11 @@ class Verbs:
         assert isinstance(message, pb.GrantRequest)
         sequencer = self._replicas.roles.sequencer(self._replicas.find(message.log, message.segment, message.stream))
         sequencer.begin(Glsn(message.base))
-        first, skipped = sequencer.grant(message.count, message.expect if message.HasField("expect") else None)
+        expect = message.expect if message.HasField("expect") else None
+        if expect is None or not message.producer:
+            first, skipped = sequencer.grant(message.count, expect)
+        else:
+            first, skipped = sequencer.grant_expected(message.count, expect, message.producer, message.sequence)
         request.reply(pb.GrantReply(first=first, skipped=skipped))
 
     def directory(self, request: Request) -> None:

@@ -264,20 +264,24 @@ class LeadRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class GrantRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "count", "expect", "base")
+    __slots__ = ("log", "segment", "stream", "count", "expect", "base", "producer", "sequence")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     EXPECT_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     count: int
     expect: int
     base: int
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., count: _Optional[int] = ..., expect: _Optional[int] = ..., base: _Optional[int] = ...) -> None: ...
+    producer: bytes
+    sequence: int
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., count: _Optional[int] = ..., expect: _Optional[int] = ..., base: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class GrantReply(_message.Message):
     __slots__ = ("first", "skipped")
