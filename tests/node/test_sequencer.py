@@ -133,7 +133,12 @@ def test_who_asks_again_for_what_he_was_granted_is_granted_it_again() -> None:
     for producer, sequence in ((b"two", 0), (b"one", 2)):
         with pytest.raises(Conflict):
             sequencer.grant_expected(3, 1, producer, sequence)
-    assert sequencer.granted == 8
+    for count, expect in ((2, 1), (3, 5)):
+        with pytest.raises(Conflict):
+            sequencer.grant_expected(count, expect, b"one", 0)
+    assert sequencer.grant_expected(3, 9, b"one", 0) == (9, 1), "sent again, it expects another position"
+    assert sequencer.grant_expected(3, 1, b"one", 0) == (1, 0)
+    assert sequencer.granted == 12
     sequencer._replica.log.sealed = True  # type: ignore[misc]
     with pytest.raises(Sealed):
         sequencer.grant_expected(3, 1, b"one", 0)

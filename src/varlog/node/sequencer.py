@@ -26,8 +26,8 @@ class Sequencer:
         self._replica = replica
         self._stripes: Stripes | None = None
         self._next = Glsn(0)
-        self._granted: OrderedDict[tuple[bytes, int], tuple[Glsn, int]] = OrderedDict()
-        """By producer and sequence."""
+        self._granted: OrderedDict[tuple[bytes, int, int, int], tuple[Glsn, int]] = OrderedDict()
+        """By producer and sequence, and what was asked for: the next with that number may want another place."""
 
     def begin(self, base: Glsn) -> None:
         """The segment is part of the log, and begins here."""
@@ -44,7 +44,7 @@ class Sequencer:
 
     def grant_expected(self, count: int, expect: int, producer: bytes, sequence: int) -> tuple[Glsn, int]:
         """The same for a batch that may get one position only; as often as it asks."""
-        batch = (producer, sequence)
+        batch = (producer, sequence, count, expect)
         granted = self._granted.get(batch)
         if granted is None or self._replica.log.sealed:
             granted = self._granted[batch] = self.grant(count, expect)
