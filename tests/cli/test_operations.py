@@ -44,7 +44,7 @@ def node_states(inside: Inside) -> dict[int, str]:
 def test_a_node_is_drained_and_removed_and_stays_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with up(tmp_path / "cluster", "--nodes", "3") as cluster:
         inside = Inside(cluster.url, tmp_path, capsys)
-        inside.ok("log", "create", "orders", "--replicas", "3", "--streams", "2")
+        inside.ok("log", "create", "orders", "--replicas", "3", "--ack", "3", "--streams", "2")
         assert inside.append("orders", "a\nb\nc\n", "--lines")[0] == 0
         wait_until(lambda: all_reported(inside), "the cluster is well")
         status, out, _ = inside.run("node", "check", "3")

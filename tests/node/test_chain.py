@@ -52,9 +52,9 @@ def test_what_makes_no_sense_is_refused() -> None:
             with pytest.raises(InvalidArgument):
                 await cluster.create_log("orders", ordering="leader", replication="ring")
             with pytest.raises(InvalidArgument):
-                await cluster.create_log("orders", ordering="leader", replication="chain", ack=2)
+                await cluster.create_log("orders", ordering="leader", replication="chain", ack=4)
             with pytest.raises(InvalidArgument):
-                await cluster.create_log("orders", ordering="leader", replication="chain", ack=2, journal=True)
+                await cluster.create_log("orders", ordering="leader", replication="chain", ack=4, journal=True)
 
     run(story())
 
