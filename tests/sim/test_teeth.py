@@ -77,6 +77,7 @@ CAUGHT_WITHIN: dict[str, int] = {
     "taken_is_taken_for_written": 20,
     "trim_answered_early": 100,
     "trimmed_beyond_the_point": 20,
+    "two_acknowledge": 20,
     "unanswered_cut_announced": 110,
     "unsynced_tail_reported": 20,
 }
@@ -139,10 +140,11 @@ EVIDENCE: dict[str, set[str]] = {
     "tail_without_the_silent": {"I1", "I10"},
     "read_at_the_head": {"I1", "I2", "I3", "I6", "I10"},
     "restarted_sequencer_goes_on": {"I1", "I10"},
-    "sent_again_unseen": {"I5"},
+    "sent_again_unseen": {"I5", "I6"},
     "taken_is_taken_for_written": {"I1", "I2"},
     "trim_answered_early": {"I13"},
     "trimmed_beyond_the_point": {"I13"},
+    "two_acknowledge": {"I1", "I2", "I3", "I4", "I10"},
     "unanswered_cut_announced": {"I1", "I2", "I3", "I8", "I9", "I10", "I14", "defect"},
     "unsynced_tail_reported": {"I1", "I2", "I4", "I8", "I14", "defect", "status"},
 }

@@ -6,7 +6,9 @@ Kinds of fault that came later draw by a chance of their own, so that all else s
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
+from varlog.core.ordering.leader import default_ack
 from varlog.sim.weather import NEVER_MS, FaultWeather, Latency, NetworkWeather, Shape, Weather, between
 
 
@@ -27,6 +29,7 @@ def draw(seed: int | str) -> Weather:
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
     shape = _draw_policies(Random(f"{seed}/reshaped"), _draw_quorum(Random(f"{seed}/acknowledge"), shape))
     shape = replace(shape, conditions=_draw_conditions(seed, shape))
+    faults = _draw_losses(Random(f"{seed}/losses"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
         seed=str(seed),
@@ -96,10 +99,18 @@ def _draw_faults(random: Random) -> FaultWeather:
     )
 
 
-def _draw_loss(random: Random) -> dict[str, bool]:
+def _draw_loss(random: Random) -> dict[str, Any]:
     """At most one of the faults that take a copy for good and leave the others alone."""
-    kind = random.choices(("", "lost_node", "rot"), (7, 2, 1))[0]
-    return {kind: True} if kind else {}
+    kind = random.choices(("", "lost_nodes", "rot"), (7, 2, 1))[0]
+    return {kind: {"lost_nodes": 1, "rot": True}[kind]} if kind else {}
+
+
+def _draw_losses(random: Random, faults: FaultWeather, shape: Shape) -> FaultWeather:
+    """Where nodes are lost for good: mostly as many as what was acknowledged may lose, if that stays as it is."""
+    ack = shape.ack or default_ack(shape.replicas)
+    if not faults.lost_nodes or shape.reshapes or ack < 3 or random.random() < 0.2:
+        return faults
+    return replace(faults, lost_nodes=ack - 1)
 
 
 def _draw_failures(random: Random, faults: FaultWeather, shape: Shape) -> FaultWeather:
@@ -107,7 +118,7 @@ def _draw_failures(random: Random, faults: FaultWeather, shape: Shape) -> FaultW
 
     A failed sync takes a copy for good, so others must be there, and nothing else that takes one.
     """
-    spared = faults.rot or faults.cold_rot or faults.lost_node or shape.replicas < 2
+    spared = faults.rot or faults.cold_rot or faults.lost_nodes or shape.replicas < 2
     syncs, commits, ends = (random.random() < chance for chance in (0.15, 0.15, 0.3))
     if syncs and not spared and not faults.failing_syncs:
         faults = replace(faults, failing_syncs=between(random, 0.01, 0.1))
@@ -185,7 +196,7 @@ def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[Fau
         return faults, shape
     every = between(random, 0.5, 5.0)
     shape = replace(shape, scrub_every_s=every, scrub_bytes_per_s=random.choice((1 << 17, 1 << 20, 8 << 20)))
-    if faults.rot or faults.lost_node or shape.replicas < 2 or random.random() < 0.2:
+    if faults.rot or faults.lost_nodes or shape.replicas < 2 or random.random() < 0.2:
         return faults, shape
     return replace(faults, cold_rot=between(random, 0.1, 2.0)), shape
 

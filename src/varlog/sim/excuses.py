@@ -27,7 +27,7 @@ class Excuses:
         self._cluster = cluster
         self._nemesis = nemesis
         self._shape = shape
-        self.lost: Host | None = None
+        self.lost: list[Host] = []
         """Gone for good."""
         self.drainer: Drainer | None = None
         self.replicas: dict[tuple[int, int], list[pb.ReplicaReport]] = {}
@@ -142,7 +142,7 @@ class Excuses:
     def trouble(self, info: pb.LogInfo, stream: pb.StreamInfo, node: int) -> str:
         """What puts a member out for good: the loss of its node, a flipped bit, or a failed sync of its own files."""
         host = self.host_of(info, node)
-        if host is self.lost:
+        if host in self.lost:
             return f"{host.name} is lost for good"
         if host is self._nemesis.rotten:
             return f"a bit flipped on {host.name}"
@@ -172,7 +172,7 @@ class Excuses:
         A replica that has failed, as junk was decided where it has something, has nothing that others could copy.
         """
         ordering = next(segment.ordering for segment in info.chain if stream in segment.streams)
-        out = [host for host in (self.lost, self._nemesis.rotten, self._nemesis.rotting) if host is not None]
+        out = [*self.lost, self._nemesis.rotten, self._nemesis.rotting]
         gone = [node for node in stream.members if self.host_of(info, node) in out]
         if ordering == "cut":
             return False
@@ -242,8 +242,7 @@ class Excuses:
 
     def host_of(self, info: pb.LogInfo, node: int) -> Host:
         address = next(each.address for each in info.nodes if each.node_id == node)
-        hosts = [*self._cluster.nodes, self.lost] if self.lost is not None else self._cluster.nodes
-        return next(host for host in hosts if f"{host.name}:{NODE_PORT}" == address)
+        return next(host for host in (*self._cluster.nodes, *self.lost) if f"{host.name}:{NODE_PORT}" == address)
 
 
 def streams_of(info: pb.LogInfo) -> list[pb.StreamInfo]:

@@ -154,7 +154,7 @@ class Scenario:
             await self._nemesis.rage(self.shape.chaos_seconds)
             self._nemesis.heal()
             await making
-        if self.weather.faults.lost_node and self.shape.replicas > 1:
+        for _ in range(self.weather.faults.lost_nodes if self.shape.replicas > 1 else 0):
             self._lose_node()
         self._nemesis.heal()
         self.cluster.shelf.failing = 0.0
@@ -174,7 +174,7 @@ class Scenario:
     def _start_reshaper(self, admin: Process) -> None:
         if self.shape.reshapes:
             faults, most = self.weather.faults, min(5 if self.shape.policies else 3, self.shape.nodes)
-            spared = faults.rot or faults.cold_rot or faults.lost_node  # what takes a copy must leave another
+            spared = faults.rot or faults.cold_rot or faults.lost_nodes  # what takes a copy must leave another
             replicas = (min(2, most) if spared else 1, most)
             self._reshaper = Reshaper(
                 admin,
@@ -198,9 +198,10 @@ class Scenario:
 
     def _lose_node(self) -> None:
         """One node is gone for good. Its name stays known, so that streams it was a member of have an excuse."""
-        self.excuses.lost = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
-        self.trace.event(self.loop.now, self.excuses.lost.name, "is lost", "for good")
-        self.excuses.lost.crash(power_loss=True)
+        host = self.cluster.nodes.pop(self._random.randrange(len(self.cluster.nodes)))
+        self.excuses.lost.append(host)
+        self.trace.event(self.loop.now, host.name, "is lost", "for good")
+        host.crash(power_loss=True)
 
     def _start_workers(self) -> None:
         self.cluster.ready.set()

@@ -162,8 +162,8 @@ class FaultWeather:
     """Once, one bit of one file flips; where streams have other copies."""
     cold_rot: float = 0.0
     """Bits that flip in what the replicas of one node have had on disk for a while; where streams have other copies."""
-    lost_node: bool = False
-    """When chaos ends, one node is gone for good, with all its disks; what was acked must be on the others."""
+    lost_nodes: int = 0
+    """When chaos ends, so many nodes are gone for good, with all their disks; what was acked must be on the others."""
 
     def describe(self) -> str:
         rates = {
@@ -184,7 +184,8 @@ class FaultWeather:
             "rot": self.cold_rot,
         }
         listed = ", ".join(f"{name} {rate:.2f}/s" for name, rate in rates.items() if rate)
-        once = f"{'; a bit flips' * self.rot}{'; one node is lost for good' * self.lost_node}"
+        lost = f"; {self.lost_nodes} node{'s' * (self.lost_nodes > 1)} lost for good" if self.lost_nodes else ""
+        once = f"{'; a bit flips' * self.rot}{lost}"
         return f"{listed or 'none'}; down {self.downtime:.2f} s, power lost {self.power_loss:.0%}{once}"
 
 

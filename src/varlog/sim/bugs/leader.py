@@ -24,6 +24,10 @@ def _is_led(weather: Weather) -> bool:
     return weather.shape.ordering == "leader" and weather.shape.replicas > 1
 
 
+def _may_lose_two(weather: Weather) -> bool:
+    return weather.faults.lost_nodes > 1
+
+
 def _a_node_leads(weather: Weather) -> bool:
     """A client that leads is a new one after a crash, and takes no answer of a member that is sealed."""
     return _is_led(weather) and not weather.shape.journal
@@ -33,6 +37,17 @@ def _a_node_leads(weather: Weather) -> bool:
 def leader_acks_alone() -> Iterator[None]:
     def committed(tails: Iterable[Slot], ack: int) -> Slot:
         return max(tails)
+
+    with swap(leader_ordering, committed=committed):
+        yield
+
+
+@bug("two copies acknowledge, however many are asked for", lambda weather: _is_led(weather) and _may_lose_two(weather))
+def two_acknowledge() -> Iterator[None]:
+    plain = leader_ordering.committed
+
+    def committed(tails: Iterable[Slot], ack: int) -> Slot:
+        return plain(tails, min(ack, 2))
 
     with swap(leader_ordering, committed=committed):
         yield
