@@ -287,6 +287,8 @@ class ChainWriter:
             request.expect = batch.expect
             request.producer = self._session.producer  # asked again as its answer was lost, it is granted the same
             request.sequence = flight.sequence
+        if self._session.claim:
+            request.producer, request.claim = self._session.producer, self._session.claim
         failures = 0
         while True:
             if self._over.is_set():

@@ -10,10 +10,11 @@ from hashlib import blake2b
 from math import inf
 
 from varlog.base import limits as shared
-from varlog.base.errors import NotFound, OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
+from varlog.base.errors import Fenced, NotFound, OutcomeUnknown, Sealed, Timeout, Unavailable, VarlogError
 from varlog.base.ids import StreamId
 from varlog.base.names import check_name
 from varlog.client.chunk import Chunk
+from varlog.client.claim import Claim
 from varlog.client.context import LogContext
 from varlog.client.errors import CLOSED, OWN_FAULT
 from varlog.client.past import Past, ask_producer, find_batch, look_back
@@ -54,6 +55,7 @@ class Outlet:
         """The lowest number that the stream of a named one refused because it has ended."""
         self._timeout = 0.0
         self._past = Past()
+        self._claim: Claim | None = None
         self._scheduled = False
         self._closed = False
         self._broken: VarlogError | None = None
@@ -144,9 +146,10 @@ class Outlet:
     async def _open_named(self, name: str, deadline: float) -> None:
         """Go on with the stream that has the name's last batch; if that has ended, with another, in sequence."""
         producer = producer_id(name)
+        claim = self._claim = Claim(self._context, producer)
         while True:
             try:
-                past = self._past = await look_back(self._context, producer, deadline)
+                past = self._past = await look_back(self._context, producer, deadline, claim, opening=True)
             except NotFound:
                 self._context.choice.candidates(self._stream)  # a journal says what it is
                 raise
@@ -157,8 +160,12 @@ class Outlet:
                 return
 
     async def _goes_on(self, route: StreamRoute, producer: bytes, sequence: int, deadline: float) -> bool:
-        """Begin with this stream where the ones before it ended; False: it has ended before it heard of that."""
-        if not route.written_by_clients:
+        """Begin with this stream where the ones before it ended; False: it has ended before it heard of that, or
+        another segment has begun, in which the name is not claimed yet."""
+        if route.written_by_clients:
+            if self._claim is None or not self._claim.holds(route):
+                return False
+        else:
             asked = await ask_producer(self._context, route, producer, deadline, begin=sequence)
             if asked.next_sequence < sequence:
                 if self._world.clock.now() >= deadline:
@@ -173,7 +180,8 @@ class Outlet:
     def _begin(self, route: StreamRoute, producer: bytes, sequence: int) -> None:
         """A named one sends to this stream from now on."""
         self._resume_at = sequence
-        self._current = self._writers[route] = self._writer(route, Session(producer, sequence))
+        claim = self._claim.claim if self._claim is not None and route.written_by_clients else b""
+        self._current = self._writers[route] = self._writer(route, Session(producer, sequence, claim))
         self._current.prepare()
 
     def _writer(self, route: StreamRoute, session: Session[Carried] | None = None) -> Writer:
@@ -322,12 +330,15 @@ class Outlet:
 
     async def _find_another(self, sequence: int, deadline: float) -> None:
         assert self._name is not None
+        assert self._claim is not None
         producer = producer_id(self._name)
         try:
-            while not await self._goes_on(await self._own_stream(self._name, deadline), producer, sequence, deadline):
-                pass
-            if self._resume_at != sequence:
-                raise Unavailable("another producer uses this name: open it again")
+            while True:
+                past = await look_back(self._context, producer, deadline, self._claim, opening=False)
+                refuse_if_followed(sequence, past.next_sequence)
+                if await self._goes_on(await self._own_stream(self._name, deadline), producer, sequence, deadline):
+                    break
+            refuse_if_followed(sequence, self._resume_at)
         except VarlogError as error:
             self._broken = error
         self._moving = None
@@ -373,6 +384,14 @@ class Outlet:
 
     def _on_their_way(self) -> list[Chunk]:
         return [chunk for writer in self._writers.values() for chunk in _carried(writer)]
+
+
+def refuse_if_followed(sequence: int, found: int) -> None:
+    """Of a named one that goes on elsewhere with the batch `sequence`; `found` is what the log has of it."""
+    if found != sequence:
+        raise Fenced(
+            f"the next batch of this producer is {sequence}, the log has {found}: another of its name was opened since"
+        )
 
 
 def _given_up(writer: Writer) -> bool:

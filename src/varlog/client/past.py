@@ -14,10 +14,11 @@ segments are asked when an older batch comes again.
 import asyncio
 from dataclasses import dataclass, field
 
-from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Timeout, Unavailable
+from varlog.base.errors import ConnectionLost, NotFound, Overloaded, Sealed, Timeout, Unavailable
 from varlog.base.ids import NodeId
+from varlog.client.claim import Claim
 from varlog.client.context import LogContext
-from varlog.client.limits import ATTEMPT_SECONDS
+from varlog.client.limits import ATTEMPT_SECONDS, FIRST_PAUSE_AT_END_SECONDS
 from varlog.client.questions import ask_tail
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
@@ -49,13 +50,28 @@ class Past:
         return next((route for first, end, route in self.known if first <= sequence < end), None)
 
 
-async def look_back(context: LogContext, producer: bytes, deadline: float) -> Past:
-    """Where a producer's last batch is, and what comes next."""
+async def look_back(context: LogContext, producer: bytes, deadline: float, claim: Claim, *, opening: bool) -> Past:
+    """Where a producer's last batch is, and what comes next. If that is under `sequencer`, the name is ours from now
+    on; raises `Fenced` if it is another's by now, and we are not opening it."""
     clock = context.world.clock
-    await context.routes.refresh(max(0.001, deadline - clock.now()))
-    if any(route.written_by_clients and route.writable for route in context.routes.streams):
-        # What an earlier life of the producer has left half written is written or given up first.
-        await ask_tail(context, max(0.001, deadline - clock.now()))
+    in_vain = 0
+    while True:
+        await context.routes.refresh(max(0.001, deadline - clock.now()))
+        streams = context.routes.streams
+        granted = next((route for route in streams if route.written_by_clients and route.writable), None)
+        if granted is None:
+            break
+        try:
+            await claim.take(granted, deadline, opening=opening)
+        except Sealed:
+            in_vain += 1
+            if clock.now() >= deadline:
+                raise
+            await clock.sleep(pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS))
+        else:
+            # What an earlier life of the producer has left half written is written or given up first.
+            await ask_tail(context, max(0.001, deadline - clock.now()))
+            break
     past = Past()
     for route in context.routes.streams:
         if not past.unasked or past.unasked[-1][0].segment != route.segment:

@@ -58,8 +58,10 @@ class Transmission(NamedTuple, Generic[Batch]):
 class Session(Generic[Batch]):
     """The sequence of one producer on one stream."""
 
-    def __init__(self, producer: bytes, next_sequence: int = 0) -> None:
+    def __init__(self, producer: bytes, next_sequence: int = 0, claim: bytes = b"") -> None:
+        """`claim`: by what the sequencer knows which of several producers of one name may go on."""
         self.producer = producer
+        self.claim = claim
         self.next_sequence = next_sequence
         self.unresolved: dict[int, Flight[Batch]] = {}
         """By sequence, in order."""

@@ -8,7 +8,7 @@ not be told that it is deposed: positions it grants after that cannot be written
 from collections import OrderedDict
 
 from varlog.base import limits
-from varlog.base.errors import Conflict, InvalidArgument, Sealed, Unavailable
+from varlog.base.errors import Conflict, Fenced, InvalidArgument, Sealed, Unavailable
 from varlog.base.ids import Glsn
 from varlog.core.ordering.sequencer import Stripes
 from varlog.node.replica import Replica
@@ -17,6 +17,7 @@ from varlog.wire.proto import varlog_pb2 as pb
 REMEMBERED = 1024
 """Of the batches that were granted the position they expected the last so many are known. The answer to one may have
 been lost: asked again, it must not hear that the position is taken, by itself."""
+CLAIM_BYTES = 16
 
 
 class Sequencer:
@@ -28,6 +29,8 @@ class Sequencer:
         self._next = Glsn(0)
         self._granted: OrderedDict[tuple[bytes, int, int, int], tuple[Glsn, int]] = OrderedDict()
         """By producer and sequence, and what was asked for: the next with that number may want another place."""
+        self._claims: OrderedDict[bytes, bytes] = OrderedDict()
+        """Who has the name of a producer. Of one that is forgotten nobody is granted anything until it is claimed."""
 
     def begin(self, base: Glsn) -> None:
         """The segment is part of the log, and begins here."""
@@ -42,6 +45,22 @@ class Sequencer:
         """One past the last position that was granted."""
         return self._next
 
+    def claim(self, producer: bytes, claim: bytes) -> bytes:
+        """The highest claim of a producer's name so far, this one included: it has the name."""
+        self._stripes_if_open()
+        if len(claim) != CLAIM_BYTES:
+            raise InvalidArgument(f"a claim has {CLAIM_BYTES} bytes, not {len(claim)}")
+        held = self._claims[producer] = max(claim, self._claims.pop(producer, b""))
+        if len(self._claims) > limits.PRODUCERS_PER_STREAM:
+            self._claims.popitem(last=False)
+        return held
+
+    def check_claim(self, producer: bytes, claim: bytes) -> None:
+        """Raises `Fenced` unless it has the name."""
+        self._stripes_if_open()
+        if self._claims.get(producer) != claim:
+            raise Fenced("another producer of this name was opened since: open it again", self._replica.id.segment)
+
     def grant_expected(self, count: int, expect: int, producer: bytes, sequence: int) -> tuple[Glsn, int]:
         """The same for a batch that may get one position only; as often as it asks."""
         batch = (producer, sequence, count, expect)
@@ -54,11 +73,7 @@ class Sequencer:
 
     def grant(self, count: int, expect: int | None) -> tuple[Glsn, int]:
         """Positions for a batch: the first, and how many before it are left to the caller to fill."""
-        stripes = self._stripes
-        if stripes is None:
-            raise Unavailable(f"where the segment of {self._replica.id} begins is not known yet")
-        if self._replica.log.sealed:
-            raise Sealed("the segment takes no more", self._next)
+        stripes = self._stripes_if_open()
         if not 0 < count <= limits.BATCH_ENTRIES:
             raise InvalidArgument(f"a batch has 1 to {limits.BATCH_ENTRIES} entries, not {count}")
         room = stripes.room(self._next)
@@ -70,3 +85,10 @@ class Sequencer:
             raise Conflict(f"position {expect} was expected, the next one is {first}", first - 1)
         self._next = Glsn(first + count)
         return first, skipped
+
+    def _stripes_if_open(self) -> Stripes:
+        if self._stripes is None:
+            raise Unavailable(f"where the segment of {self._replica.id} begins is not known yet")
+        if self._replica.log.sealed:
+            raise Sealed("the segment takes no more", self._next)
+        return self._stripes

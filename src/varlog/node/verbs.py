@@ -351,6 +351,11 @@ class Verbs:
         assert isinstance(message, pb.GrantRequest)
         sequencer = self._replicas.roles.sequencer(self._replicas.find(message.log, message.segment, message.stream))
         sequencer.begin(Glsn(message.base))
+        if message.claim and not message.count:
+            request.reply(pb.GrantReply(claim=sequencer.claim(message.producer, message.claim)))
+            return
+        if message.claim:
+            sequencer.check_claim(message.producer, message.claim)
         expect = message.expect if message.HasField("expect") else None
         if expect is None or not message.producer:
             first, skipped = sequencer.grant(message.count, expect)

@@ -28,7 +28,7 @@ def draw(seed: int | str) -> Weather:
     shape = replace(shape, archivers=_draw_archivers(seed, shape))
     shape = _draw_retention(Random(f"{seed}/retention"), shape)
     shape = _draw_policies(Random(f"{seed}/reshaped"), _draw_quorum(Random(f"{seed}/acknowledge"), shape))
-    shape = replace(shape, conditions=_draw_conditions(seed, shape))
+    shape = replace(shape, conditions=_draw_conditions(seed, shape), ghosts=_draw_ghosts(seed, shape))
     faults = _draw_losses(Random(f"{seed}/losses"), faults, shape)
     fastest = between(random, *random.choice(((5e-5, 1e-2), (5e-5, 1e-2), (5e-3, 3e-2))))
     return Weather(
@@ -188,6 +188,12 @@ def _draw_policies(random: Random, shape: Shape) -> Shape:
 def _draw_conditions(seed: int | str, shape: Shape) -> bool:
     """In half of those in which the ordering may change, whatever logs begin with."""
     return bool(shape.reshapes) and not shape.journal and Random(f"{seed}/expected").random() < 0.5
+
+
+def _draw_ghosts(seed: int | str, shape: Shape) -> float:
+    """In half of those that have a named producer."""
+    random = Random(f"{seed}/ghosts")
+    return between(random, 0.02, 0.3) if shape.named_producers and random.random() < 0.5 else 0.0
 
 
 def _draw_scrub(random: Random, faults: FaultWeather, shape: Shape) -> tuple[FaultWeather, Shape]:

@@ -3,11 +3,13 @@
 A named producer numbers its batches and keeps them in a *journal*, which is the application's own
 memory and survives its crashes: after a restart it sends again whatever it has no Ack for, under the
 same number, and each batch must be in the log once. It keeps to a stream of its choice: numbers are
-those of one stream, and a producer that changes it has no number there.
+those of one stream, and a producer that changes it has no number there. In some seeds it is opened anew while its
+last life goes on, which does not know that it was followed, and sends what the other sends.
 """
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Protocol
 
@@ -28,6 +30,9 @@ REOPEN_SECONDS = 0.2
 
 LOOK_BACK = 8
 """Batches without an Ack beyond which a named producer waits."""
+
+GHOST_BATCHES = 3
+"""At most so many are sent by a named producer that was followed."""
 
 
 class Journal:
@@ -58,6 +63,11 @@ class Sender(Protocol):
 
     @property
     def rate(self) -> float: ...
+
+    @property
+    def ghosts(self) -> float:
+        """How likely a named producer is followed by another, unaware, after each batch."""
+        ...
 
     def make_payloads(self) -> list[bytes]: ...
 
@@ -93,11 +103,13 @@ class Pipeline:
                 stream=self._journal.stream if self._journal is not None else None,
             )
             try:
-                async with producer:
-                    if self._journal is not None:
-                        await self._send_numbered(producer, self._journal)
-                    else:
+                async with AsyncExitStack() as open_until_its_end:
+                    await open_until_its_end.enter_async_context(producer)
+                    if self._journal is None:
                         await self._send_freely(producer)
+                    elif await self._send_numbered(producer, self._journal):
+                        open_until_its_end.pop_all()
+                        sender.process.spawn(self._haunt(producer, self._journal), "send though another has followed")
             except VarlogError:
                 await sender.process.clock.sleep(REOPEN_SECONDS)
 
@@ -141,8 +153,9 @@ class Pipeline:
 
     # ------------------------------------------------------------ named
 
-    async def _send_numbered(self, producer: Producer, journal: Journal) -> None:
-        """From the first batch without an Ack on: those of the journal again, then new ones."""
+    async def _send_numbered(self, producer: Producer, journal: Journal) -> bool:
+        """From the first batch without an Ack on: those of the journal again, then new ones. True: another is to
+        follow, and it stays open."""
         sender = self._sender
         number = journal.acked
         told = journal.batches[number : producer.next_sequence]
@@ -154,18 +167,40 @@ class Pipeline:
                 await producer.flush()
             if number == len(journal.batches):
                 journal.add(sender.make_payloads())
-            append = self._begin(journal.batches[number])
-            journal.doubts[number] += 1
-            try:
-                future = await producer.send_batch(journal.batches[number], sequence=number)
-            except VarlogError as error:
-                await finish_append(sender.recorder, sender.process, append, _raise(error))
-                self._replace_refused(append, journal, number)
-                raise
-            self._open += 1
-            sender.process.spawn(self._finish_numbered(append, future, journal, number), "settle a numbered send")
+            await self._send_number(producer, journal, number)
             number += 1
+            if sender.ghosts and not sender.stopping and sender.random.random() < sender.ghosts:
+                return True
         await producer.flush()
+        return False
+
+    async def _haunt(self, producer: Producer, journal: Journal) -> None:
+        """It goes on for a while with what it takes for the next batches."""
+        self._open += 1
+        try:
+            for _ in range(GHOST_BATCHES):
+                await self._pause()
+                number = producer.next_sequence
+                if number < len(journal.batches) and not self._sender.stopping:
+                    await self._send_number(producer, journal, number)
+        except VarlogError:
+            pass  # as it should be
+        finally:
+            producer.abort()
+            self._open -= 1
+
+    async def _send_number(self, producer: Producer, journal: Journal, number: int) -> None:
+        append = self._begin(journal.batches[number])
+        journal.doubts[number] += 1
+        try:
+            future = await producer.send_batch(journal.batches[number], sequence=number)
+        except VarlogError as error:
+            await finish_append(self._sender.recorder, self._sender.process, append, _raise(error))
+            self._replace_refused(append, journal, number)
+            raise
+        self._open += 1
+        work = self._finish_numbered(append, future, journal, number)
+        self._sender.process.spawn(work, "settle a numbered send")
 
     async def _finish_numbered(self, append: Append, future: Awaitable[Ack], journal: Journal, number: int) -> None:
         await self._finish(append, future)

@@ -273,6 +273,8 @@ class Shape:
     """So many archive the logs while faults strike, and have the nodes trim what is archived."""
     named_producers: bool = False
     """Each client has one that goes on after a crash where it was."""
+    ghosts: float = 0.0
+    """How likely a named producer is followed by another after a batch, and goes on without knowing it."""
 
     @property
     def shared_store(self) -> bool:
@@ -305,6 +307,7 @@ class Shape:
             f"≤{self.batch_entries} entries a batch, padding ≤{self.payload_bytes} bytes; appends {self.appends:.2f}, "
             f"reads {self.reads:.2f}, tails {self.tails:.2f}, trims {self.trims:.3f}, finds {self.finds:.2f}, "
             f"{self.subscribers} subscribers, {self.producers} producers{' and a named one' * self.named_producers}"
+            f"{f', followed unawares {self.ghosts:.0%}' if self.ghosts else ''}"
             f"{'; the last log is sealed' * self.seals}{'; a node is drained' * self.drains}"
             f"{f'; {self.reshapes} changes of logs' * bool(self.reshapes)}"
             f"{', also of who acknowledges' * self.policies}{'; positions are named' * self.conditions}"

@@ -124,6 +124,10 @@ class Worker:
     def healing(self) -> bool:
         return self._plan.healing
 
+    @property
+    def ghosts(self) -> float:
+        return self._shape.ghosts
+
     def _pipelines(self, logs: dict[str, Log]) -> list[Pipeline]:
         """Anonymous producers of this life, and the named one of this host."""
         found: list[Pipeline] = []

@@ -17,6 +17,7 @@ from varlog.node import settle
 from varlog.node.copier import Connect
 from varlog.node.replica import Replica
 from varlog.node.roles import Roles
+from varlog.node.sequencer import Sequencer
 from varlog.ports import Clock
 from varlog.repository import reconfigure, sealing
 from varlog.repository.links import NodeLinks
@@ -148,6 +149,18 @@ def sent_again_unseen() -> Iterator[None]:
         return False
 
     with swap(ChainWriter, _is_there=is_there):
+        yield
+
+
+@bug(
+    "whoever had a producer's name is granted positions",
+    lambda weather: _has_a_name(weather) and weather.shape.ghosts > 0,
+)
+def names_are_everybodys() -> Iterator[None]:
+    def check_claim(self: Sequencer, producer: bytes, claim: bytes) -> None:
+        return
+
+    with swap(Sequencer, check_claim=check_claim):
         yield
 
 

@@ -264,7 +264,7 @@ class LeadRequest(_message.Message):
     def __init__(self, replica: _Optional[_Union[ReplicaId, _Mapping]] = ..., base: _Optional[int] = ...) -> None: ...
 
 class GrantRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "count", "expect", "base", "producer", "sequence")
+    __slots__ = ("log", "segment", "stream", "count", "expect", "base", "producer", "sequence", "claim")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +273,7 @@ class GrantRequest(_message.Message):
     BASE_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
@@ -281,15 +282,18 @@ class GrantRequest(_message.Message):
     base: int
     producer: bytes
     sequence: int
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., count: _Optional[int] = ..., expect: _Optional[int] = ..., base: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ...) -> None: ...
+    claim: bytes
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., count: _Optional[int] = ..., expect: _Optional[int] = ..., base: _Optional[int] = ..., producer: _Optional[bytes] = ..., sequence: _Optional[int] = ..., claim: _Optional[bytes] = ...) -> None: ...
 
 class GrantReply(_message.Message):
-    __slots__ = ("first", "skipped")
+    __slots__ = ("first", "skipped", "claim")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    CLAIM_FIELD_NUMBER: _ClassVar[int]
     first: int
     skipped: int
-    def __init__(self, first: _Optional[int] = ..., skipped: _Optional[int] = ...) -> None: ...
+    claim: bytes
+    def __init__(self, first: _Optional[int] = ..., skipped: _Optional[int] = ..., claim: _Optional[bytes] = ...) -> None: ...
 
 class HelloRequest(_message.Message):
     __slots__ = ()

@@ -1,0 +1,202 @@
+"""Two producers of one name at once: the older does not know that it was followed, and nothing is in the log twice."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.client.test_sequencer_stories import FILL_S, NEVER_MS, Brake, brake, entries, two_clients
+from tests.repository.test_sequencer import create, roll
+from tests.servers import run, servers
+
+import varlog
+from varlog.base.errors import Fenced, OutcomeUnknown, Unavailable
+from varlog.client import chain
+from varlog.runtime.clock import RealClock
+
+__all__ = ["brake"]
+
+TURNS = {"streams": 2, "unit": 1}
+"""Batches of one name lie on two streams in turns, neither of which sees them all."""
+
+
+@pytest.fixture(autouse=True)
+def holes_are_filled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "FILL_SECONDS", FILL_S)
+
+
+async def opened(log: varlog.Log) -> varlog.Producer:
+    return await log.producer(id="job", linger=0, timeout=5).open()
+
+
+async def send(producer: varlog.Producer, payload: bytes, sequence: int) -> int:
+    return (await (await producer.send_batch([payload], sequence=sequence))).first
+
+
+async def payloads(log: varlog.Log) -> list[bytes]:
+    return [payload for _, payload in await entries(log)]
+
+
+def test_who_was_followed_is_granted_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                older = await opened(one)
+                await send(older, b"a", 0)
+                newer = await opened(two)
+                assert newer.next_sequence == 1
+                await send(newer, b"b", 1)
+                with pytest.raises(Fenced, match="opened since"):
+                    await send(older, b"b", 1)
+                with pytest.raises(Unavailable, match="open it again"):
+                    await send(older, b"c", 2)
+                await send(newer, b"c", 2)
+                assert await payloads(one) == [b"a", b"b", b"c"]
+                older.abort()
+                older = await opened(one)
+                assert older.next_sequence == 3, "and so it may be taken back"
+                await send(older, b"d", 3)
+                with pytest.raises(Fenced):
+                    await send(newer, b"d", 3)
+                assert await payloads(one) == [b"a", b"b", b"c", b"d"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_what_was_on_its_way_as_another_opened_is_there_once(tmp_path: Path, brake: Brake) -> None:
+    """Its place is given up, and it is granted no other."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                older = await opened(one)
+                sent = await older.send_batch([b"slow"], sequence=0)
+                await brake.reached.wait()
+                newer = await opened(two)
+                assert newer.next_sequence == 0
+                brake.word = b"nothing"
+                await send(newer, b"slow", 0)
+                brake.released.set()
+                with pytest.raises(Fenced):
+                    await sent
+                assert await payloads(two) == [b"slow"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+@pytest.mark.parametrize("ordering", ["sequencer", "cut", "leader"])
+def test_who_was_followed_in_an_earlier_segment_hears_it_in_the_next(ordering: str, first: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                older = await opened(one)
+                await send(older, b"a", 0)
+                newer = await opened(two)
+                await send(newer, b"b", 1)
+                await two.reconfigure(ordering=ordering)
+                if ordering == "sequencer":
+                    await roll(cluster)
+                for which in (first, "newer" if first == "older" else "older"):
+                    if which == "newer":
+                        await send(newer, b"c", 2)
+                    else:
+                        with pytest.raises((Fenced, Unavailable), match="opened since"):
+                            await send(older, b"b", 1)
+                assert await payloads(one) == [b"a", b"b", b"c"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_who_was_followed_under_cut_hears_it_on_the_next_stream(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await cluster.create_log(replicas=2, streams=1)
+            async with two_clients(cluster) as (one, two):
+                older, newer = await opened(one), await opened(two)
+                await send(newer, b"a", 0)
+                await two.reconfigure(streams=2)
+                await two.reconfigure(streams=1)
+                await roll(cluster)
+                with pytest.raises((Fenced, Unavailable), match="opened since"):
+                    await send(older, b"a", 0)
+                assert await payloads(one) == [b"a"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_a_clock_that_is_behind_does_not_keep_a_name_from_its_latest_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                older = await opened(one)
+                with monkeypatch.context() as behind:
+                    behind.setattr(RealClock, "wall_us", lambda _: 1)
+                    newer = await opened(two)
+                await send(newer, b"a", 0)
+                with pytest.raises(Fenced):
+                    await send(older, b"a", 0)
+                assert await payloads(one) == [b"a"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_a_producer_goes_on_in_the_next_segment_as_often_as_there_is_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                producer = await opened(one)
+                for number, ordering in enumerate(("sequencer", "cut", "sequencer", "leader", "sequencer")):
+                    await send(producer, b"%d" % number, number)
+                    await two.reconfigure(ordering=ordering)
+                    if ordering == "sequencer":
+                        await roll(cluster)
+                futures = [await producer.send_batch([b"%d" % number], sequence=number) for number in range(5, 9)]
+                await roll(cluster)
+                await asyncio.gather(*futures)
+                assert await payloads(two) == [b"%d" % number for number in range(9)]
+                producer.abort()
+
+    run(story())
+
+
+def test_one_whose_answer_is_lost_may_still_be_asked_for(tmp_path: Path, brake: Brake) -> None:
+    """A claim takes nothing from what was written before it."""
+
+    async def story() -> None:
+        brake.place = 1
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                older = await log_with_short_patience(one)
+                with pytest.raises(OutcomeUnknown):
+                    await send(older, b"slow", 0)
+                brake.word = b"nothing"
+                newer = await opened(two)
+                assert newer.next_sequence == 1, "the head had it: it was carried on"
+                brake.released.set()
+                assert await payloads(two) == [b"slow"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+async def log_with_short_patience(log: varlog.Log) -> varlog.Producer:
+    return await log.producer(id="job", linger=0, timeout=0.3).open()
