@@ -184,6 +184,35 @@ def test_a_node_grants_until_it_is_sealed(tmp_path: Path) -> None:
     run(story())
 
 
+def test_whose_names_are_whose_is_kept_as_long_as_the_segment(tmp_path: Path) -> None:
+    """And what has been granted; an id of another length than ids have is not kept at all."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            name, claim = b"producer-one-16b", bytes(15) + b"1"
+            request = pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name, claim=claim)
+            await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+            request = pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name, count=1, expect=1)
+            await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+            (sequencer,) = cluster.nodes[1]._replicas.roles._sequencers.values()
+            assert (len(sequencer._claims), len(sequencer._granted)) == (1, 1)
+            for request in (
+                pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name * 2, claim=claim),
+                pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name * 2, count=1, expect=2),
+                pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name, claim=claim * 2),
+                pb.GrantRequest(log=LOG, segment=1, stream=1, base=1, producer=name),
+            ):
+                with pytest.raises(InvalidArgument, match="has 16 bytes, not"):
+                    await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+            await seal(peer)
+            await finish(peer, 0)
+            assert (len(sequencer._claims), len(sequencer._granted)) == (0, 0)
+
+    run(story())
+
+
 def test_a_node_that_was_started_again_grants_nothing(tmp_path: Path) -> None:
     """Nobody knows what it had granted (I5)."""
 

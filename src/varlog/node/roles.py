@@ -173,7 +173,8 @@ class Roles:
         self._heads[replica.id] = None
         grants = not replica.spec.index
         if new and grants:
-            self._sequencers[replica.id] = Sequencer(replica)
+            sequencer = self._sequencers[replica.id] = Sequencer(replica)
+            replica.on_end.append(sequencer.ended)
             replica.leads = pb.LEADS_WAITING
         if not new and len(members) > 1:
             replica.closed = f"{replica.id} was started again as the head of its chain: another segment is to follow"

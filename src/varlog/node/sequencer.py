@@ -40,6 +40,11 @@ class Sequencer:
             self._next = base
             self._replica.leads = pb.LEADS
 
+    def ended(self) -> None:
+        """Its segment has: nothing is granted, and nobody's name counts any more."""
+        self._granted.clear()
+        self._claims.clear()
+
     @property
     def granted(self) -> Glsn:
         """One past the last position that was granted."""
@@ -60,6 +65,7 @@ class Sequencer:
         self._stripes_if_open()
         if self._claims.get(producer) != claim:
             raise Fenced("another producer of this name was opened since: open it again", self._replica.id.segment)
+        self._claims.move_to_end(producer)  # others are forgotten before one that sends
 
     def grant_expected(self, count: int, expect: int, producer: bytes, sequence: int) -> tuple[Glsn, int]:
         """The same for a batch that may get one position only; as often as it asks."""

@@ -15,7 +15,7 @@ from varlog.node.replicas import Replicas
 from varlog.node.scrubber import Scrubber
 from varlog.storage.damage import Damage
 from varlog.transport.peer import Handlers, Request
-from varlog.wire.batch import check_batches
+from varlog.wire.batch import PRODUCER_ID_BYTES, check_batches
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -327,6 +327,7 @@ class Verbs:
         """The sequence a producer goes on with, on this stream."""
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
+        _check_producer(message.producer)
         primary = self._primary(message.log, message.segment, message.stream)
         following, first = primary.producer(message.producer, message.begin)
         request.reply(pb.ProducerReply(next_sequence=following, first_sequence=first))
@@ -351,7 +352,9 @@ class Verbs:
         assert isinstance(message, pb.GrantRequest)
         sequencer = self._replicas.roles.sequencer(self._replicas.find(message.log, message.segment, message.stream))
         sequencer.begin(Glsn(message.base))
-        if message.claim and not message.count:
+        if message.producer:
+            _check_producer(message.producer)
+        if message.producer and not message.count:
             request.reply(pb.GrantReply(claim=sequencer.claim(message.producer, message.claim)))
             return
         if message.claim:
@@ -368,3 +371,9 @@ class Verbs:
         assert isinstance(message, pb.NodeDirectory)
         self._directory(message)
         request.reply(pb.Empty())
+
+
+def _check_producer(producer: bytes) -> None:
+    """It is kept: nobody shall say how much memory that takes."""
+    if len(producer) != PRODUCER_ID_BYTES:
+        raise InvalidArgument(f"the id of a producer has {PRODUCER_ID_BYTES} bytes, not {len(producer)}")
