@@ -9,9 +9,12 @@ from tests.repository.test_sequencer import create, roll
 from tests.servers import run, servers
 
 import varlog
+from varlog.base import limits
 from varlog.base.errors import Fenced, OutcomeUnknown, Unavailable
-from varlog.client import chain
+from varlog.client import chain, claim
+from varlog.node.verbs import Verbs
 from varlog.runtime.clock import RealClock
+from varlog.transport.peer import Request
 
 __all__ = ["brake"]
 
@@ -107,7 +110,7 @@ def test_who_was_followed_in_an_earlier_segment_hears_it_in_the_next(ordering: s
                     if which == "newer":
                         await send(newer, b"c", 2)
                     else:
-                        with pytest.raises((Fenced, Unavailable), match="opened since"):
+                        with pytest.raises((Fenced, Unavailable), match="open it again"):
                             await send(older, b"b", 1)
                 assert await payloads(one) == [b"a", b"b", b"c"]
                 for producer in (older, newer):
@@ -126,7 +129,7 @@ def test_who_was_followed_under_cut_hears_it_on_the_next_stream(tmp_path: Path) 
                 await two.reconfigure(streams=2)
                 await two.reconfigure(streams=1)
                 await roll(cluster)
-                with pytest.raises((Fenced, Unavailable), match="opened since"):
+                with pytest.raises((Fenced, Unavailable), match="open it again"):
                     await send(older, b"a", 0)
                 assert await payloads(one) == [b"a"]
                 for producer in (older, newer):
@@ -194,6 +197,94 @@ def test_one_whose_answer_is_lost_may_still_be_asked_for(tmp_path: Path, brake: 
                 assert await payloads(two) == [b"slow"]
                 for producer in (older, newer):
                     producer.abort()
+
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["cut", "leader"])
+def test_one_that_was_opened_under_another_ordering_goes_on_under_sequencer(ordering: str, tmp_path: Path) -> None:
+    """And of two that were, the one that was opened last."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await cluster.create_log(replicas=2, streams=1)
+            async with two_clients(cluster) as (one, two):
+                await two.reconfigure(ordering=ordering)
+                older = await opened(one)
+                await send(older, b"a", 0)
+                newer = await opened(two)
+                await two.reconfigure(ordering="sequencer", streams=2)
+                await send(newer, b"b", 1)
+                with pytest.raises((Fenced, Unavailable), match="open it again"):
+                    await send(older, b"b", 1)
+                await send(newer, b"c", 2)
+                assert await payloads(one) == [b"a", b"b", b"c"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_an_opening_that_was_given_up_takes_the_name_from_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asking the sequencer when its caller left, and was not heard; another was opened since."""
+    asked, heard = asyncio.Event(), asyncio.Event()
+    plain = Verbs.grant
+
+    def grant(verbs: Verbs, request: Request) -> None:
+        asked.set()
+        if heard.is_set():
+            plain(verbs, request)
+
+    monkeypatch.setattr(Verbs, "grant", grant)
+    monkeypatch.setattr(claim, "STORE_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                left = one.producer(id="job", linger=0, timeout=5)
+                opening = asyncio.ensure_future(left.__aenter__())
+                await asked.wait()
+                opening.cancel()
+                await asyncio.wait([opening])
+                still_asking = left._outlet._opening
+                assert still_asking is not None
+                heard.set()
+                newer = await opened(two)
+                await asyncio.wait([still_asking])
+                await send(newer, b"a", 0)
+                newer.abort()
+
+    run(story())
+
+
+def test_others_are_forgotten_before_one_that_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PRODUCERS_PER_STREAM", 3)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, two):
+                producer = await opened(one)
+                for number in range(6):
+                    await send(producer, b"a", number)
+                    (await two.producer(id=f"other-{number}", linger=0, timeout=5).open()).abort()
+                producer.abort()
+
+    run(story())
+
+
+def test_an_opening_that_finds_no_sequencer_says_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, **TURNS)
+            async with two_clients(cluster) as (one, _):
+                head = log.chain[0].streams[0].members[0]
+                await cluster.stop_node(head)
+                with pytest.raises(Unavailable, match=f"node {head}, which grants positions, does not"):
+                    await one.producer(id="job", timeout=0.5).open()
 
     run(story())
 

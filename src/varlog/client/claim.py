@@ -5,7 +5,8 @@
 No stream there sees all batches of a producer, so none could tell that a number comes a second time, from an earlier
 process that does not know it was followed. So the sequencer grants positions to the highest claim alone. It knows
 nothing of the segments before its own: in each, a name is claimed anew before its first batch. An opening takes the
-name from whoever has it; who only goes on in the next segment does not, and hears that he was followed.
+name from whoever has it; who only goes on in the next segment does not, and hears that he was followed. Openings
+are in the order of their clocks where no sequencer has seen them, as the log was of another ordering then.
 """
 
 from typing import cast
@@ -23,6 +24,7 @@ from varlog.base.errors import (
 )
 from varlog.base.ids import Epoch, Glsn, LogId
 from varlog.client.context import LogContext
+from varlog.client.errors import CLOSED
 from varlog.client.limits import STORE_SECONDS
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
@@ -45,27 +47,30 @@ class Claim:
         self._producer = producer
         self._mark = self._world.random.randbytes(8)
         self._segment: tuple[LogId, Epoch] | None = None
-        self.claim = b""
+        self._given_up = False
+        self.claim = self._numbered(self._world.clock.wall_us())
 
     def holds(self, route: StreamRoute) -> bool:
         """Whether it was the highest in the segment of this stream when it was made there."""
         return self._segment == (route.log, route.segment)
+
+    def give_up(self) -> None:
+        """Nobody sends any more: whoever opens the name from now on is to keep it."""
+        self._given_up = True
 
     async def take(self, route: StreamRoute, deadline: float, *, opening: bool) -> None:
         """Have the name in the segment of this stream. Raises `Sealed` if that takes no more, and `Fenced` where
         another has it, unless he is to lose it."""
         routes = self._context.routes
         first, base = routes.siblings(route)[0], routes.stripes(route).base
-        if opening:
-            self._raise_to(self._world.clock.wall_us())
         while (held := await self._ask(first, base, deadline)) != self.claim:
             if not opening:
                 raise Fenced("another producer of this name was opened since: open it again", route.segment)
-            self._raise_to(int.from_bytes(held[:8]) + 1)
+            self.claim = self._numbered(int.from_bytes(held[:8]) + 1)
         self._segment = (route.log, route.segment)
 
-    def _raise_to(self, number: int) -> None:
-        self.claim = min(number, _HIGHEST).to_bytes(8) + self._mark
+    def _numbered(self, number: int) -> bytes:
+        return min(number, _HIGHEST).to_bytes(8) + self._mark
 
     async def _ask(self, first: StreamRoute, base: Glsn, deadline: float) -> bytes:
         """Who has the name now."""
@@ -80,6 +85,8 @@ class Claim:
         )
         failures = 0
         while True:
+            if self._given_up:
+                raise Unavailable(CLOSED)
             left = deadline - clock.now()
             try:
                 peer = await within(clock, max(left, 0.0), context.pool.get(context.routes.place(first.members[0])))
@@ -88,7 +95,8 @@ class Claim:
             except PASSING as error:
                 failures += 1
                 if left <= 0:
-                    raise
+                    node = first.members[0]
+                    raise Unavailable(f"node {node}, which grants positions, does not: {error.message}") from error
                 context.routes.refresh_soon()
                 await clock.sleep(min(left, pause(self._world, failures)))
                 if not context.routes.now(first).writable:

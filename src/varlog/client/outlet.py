@@ -200,6 +200,8 @@ class Outlet:
     def close(self, error: VarlogError) -> None:
         """Send nothing more; who still waits is told."""
         self._closed = True
+        if self._claim is not None:
+            self._claim.give_up()
         if self._moving is not None:
             self._moving.cancel()
         for listeners, own in (
@@ -390,7 +392,8 @@ def refuse_if_followed(sequence: int, found: int) -> None:
     """Of a named one that goes on elsewhere with the batch `sequence`; `found` is what the log has of it."""
     if found != sequence:
         raise Fenced(
-            f"the next batch of this producer is {sequence}, the log has {found}: another of its name was opened since"
+            f"the next batch of this producer is {sequence}, the log has {found}: another of its name has sent since, "
+            "open it again"
         )
 
 

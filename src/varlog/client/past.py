@@ -66,7 +66,7 @@ async def look_back(context: LogContext, producer: bytes, deadline: float, claim
         except Sealed:
             in_vain += 1
             if clock.now() >= deadline:
-                raise
+                raise Unavailable("its last segment takes no more, and none follows yet") from None
             await clock.sleep(pause(context.world, in_vain, FIRST_PAUSE_AT_END_SECONDS))
         else:
             # What an earlier life of the producer has left half written is written or given up first.
@@ -100,7 +100,8 @@ async def _ask_segment(context: LogContext, past: Past, producer: bytes, deadlin
 async def ask_producer(
     context: LogContext, route: StreamRoute, producer: bytes, deadline: float, *, begin: int = 0
 ) -> pb.ProducerReply:
-    """What one stream knows, asked again until it answers; of one that has ended, any member will do.
+    """What one stream knows, asked again until it answers; of one that has ended, any member will do, and the primary
+    comes last: most likely it is what was lost.
 
     Else it is the member that hears first of what is in the log: any other may never hear of a batch whose writer died.
     """
@@ -110,7 +111,8 @@ async def ask_producer(
     while True:
         left = deadline - clock.now()
         now = context.routes.now(route)
-        node = now.members[failures % len(now.members) if now.end is not None else now.first_to_know or 0]
+        ended = now.end is not None
+        node = now.members[(failures + 1) % len(now.members) if ended else now.first_to_know or 0]
         try:
             return await _ask(context, node, request, max(left, 0.0))
         except (ConnectionLost, Timeout, Unavailable, Overloaded, NotFound) as error:

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import Protocol
 
-from varlog.base.errors import VarlogError
+from varlog.base.errors import InvalidArgument, VarlogError
 from varlog.client import Ack, Log, Producer
 from varlog.sim.history import Append, Opening, fingerprint
 from varlog.sim.host import Process
@@ -110,6 +110,8 @@ class Pipeline:
                     elif await self._send_numbered(producer, self._journal):
                         open_until_its_end.pop_all()
                         sender.process.spawn(self._haunt(producer, self._journal), "send though another has followed")
+            except InvalidArgument:
+                raise  # nothing that it sends is: a defect
             except VarlogError:
                 await sender.process.clock.sleep(REOPEN_SECONDS)
 
