@@ -15,6 +15,7 @@ from varlog.base.errors import InvalidArgument, NotLeader, Sealed, Unavailable, 
 from varlog.client.outlet import producer_id
 from varlog.ports.disk import DiskFailed
 from varlog.repository.freshness import Freshness
+from varlog.repository.healer import Healer
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -446,6 +447,36 @@ def test_appends_to_a_leader_that_was_started_again_wait_for_the_next(tmp_path: 
             await starting
             ack = await later
             assert (await log.read(ack.glsn)).payload == b"later"
+
+    run(story())
+
+
+def test_a_leader_that_has_failed_tells_no_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has told another what is committed, which shows it, and then could not take it in itself (I10)."""
+    plain = Healer._look_at_all
+    monkeypatch.setattr(Healer, "_look_at_all", lambda _: None)
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            record = await create(cluster, replicas=2, ack=2)
+            log = client.log("orders")
+            leading, other = (
+                next(iter(cluster.nodes[member].replicas.all())) for member in record.chain[0].streams[0].members
+            )
+            monkeypatch.setattr(leading, "_bind_released", lambda: None)
+            appending = asyncio.create_task(log.append(b"one"))
+            while not other.log.committed:
+                await asyncio.sleep(0.01)
+            leading.fail(DiskFailed("an input or output error"))
+            assert (await log.read(1)).payload == b"one"
+            with pytest.raises((Unavailable, varlog.Timeout)):
+                await log.tail(timeout=1.0)
+            monkeypatch.setattr(Healer, "_look_at_all", plain)
+            assert await log.tail() == 1
+            assert (await appending).glsn == 1
 
     run(story())
 

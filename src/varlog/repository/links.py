@@ -427,8 +427,8 @@ class NodeLinks:
     async def _lead(self, link: NodeLink, replica: ReplicaId) -> None:
         await self.lead(link.node, replica)
 
-    async def lead(self, node: NodeId, replica: ReplicaId) -> int:
-        """Have a node lead a stream, or grant positions; one past the last that is committed, or granted.
+    async def lead(self, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
+        """Have a node lead a stream, or grant positions; what it has committed, or granted.
 
         Asked again, it only says so.
         """
@@ -436,7 +436,7 @@ class NodeLinks:
         request = pb.LeadRequest(replica=_name(replica), base=segment.base)
         status = await self.ask(node, Method.LEAD, request)
         assert isinstance(status, pb.ReplicaStatus)
-        return status.granted or segment.base + status.committed
+        return status
 
     async def status(self, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
         """How far a node's replica is; nothing changes by asking."""

@@ -266,7 +266,11 @@ class Service:
         if log.journal:
             return await journal_tail(self._links, self._world.clock, log) - 1
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-        return await self._links.lead(NodeId(stream.members[0]), name) - 1
+        status = await self._links.lead(NodeId(stream.members[0]), name)
+        if status.state != pb.REPLICA_OPEN:
+            # One that has failed binds no more what it has committed, and told others: it knows less than they do.
+            raise Unavailable(f"its replica on node {stream.members[0]} takes no more entries")
+        return (status.granted or segment.base + status.committed) - 1
 
     # ------------------------------------------------------------ trim
 
