@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.test_sequencer_stories import FILL_S, NEVER_MS, Brake, brake, entries, two_clients
@@ -11,7 +12,9 @@ from tests.servers import run, servers
 import varlog
 from varlog.base import limits
 from varlog.base.errors import Fenced, OutcomeUnknown, Unavailable
-from varlog.client import chain, claim
+from varlog.client import chain, claim, outlet
+from varlog.client.context import LogContext
+from varlog.client.past import Past
 from varlog.node.verbs import Verbs
 from varlog.runtime.clock import RealClock
 from varlog.transport.peer import Request
@@ -129,6 +132,62 @@ def test_who_was_followed_under_cut_hears_it_on_the_next_stream(tmp_path: Path) 
                 await two.reconfigure(streams=2)
                 await two.reconfigure(streams=1)
                 await roll(cluster)
+                with pytest.raises((Fenced, Unavailable), match="open it again"):
+                    await send(older, b"a", 0)
+                assert await payloads(one) == [b"a"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_of_two_that_begin_with_different_streams_one_is_refused(tmp_path: Path) -> None:
+    """Nothing is in the log yet that would lead the later one to the stream of the other."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await cluster.create_log(replicas=2, streams=2)
+            streams = [stream.id for stream in log.chain[0].streams]
+            async with two_clients(cluster) as (one, two):
+                older = await one.producer(id="job", linger=0, stream=streams[0]).open()
+                newer = await two.producer(id="job", linger=0, stream=streams[1]).open()
+                with pytest.raises(Fenced, match="another stream"):
+                    await send(older, b"a", 0)
+                await send(newer, b"a", 0)
+                older.abort()
+                older = await one.producer(id="job", linger=0, stream=streams[0]).open()
+                assert older.next_sequence == 1, "and it goes on where the other is"
+                await send(older, b"b", 1)
+                assert await payloads(one) == [b"a", b"b"]
+                for producer in (older, newer):
+                    producer.abort()
+
+    run(story())
+
+
+def test_what_is_sent_while_another_of_the_name_looks_where_to_go_on_is_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream has ended, and so has the one in which it has just not found it."""
+    plain = outlet.look_back
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await cluster.create_log(replicas=2, streams=1)
+            async with two_clients(cluster) as (one, two):
+                older, newer = await opened(one), await opened(two)
+                await roll(cluster)
+
+                async def look_back(context: LogContext, *args: Any, **kwargs: Any) -> Past:
+                    found = await plain(context, *args, **kwargs)
+                    if context is one._context:
+                        monkeypatch.setattr(outlet, "look_back", plain)
+                        await send(newer, b"a", 0)
+                        await roll(cluster)
+                        await context.routes.refresh(5)
+                    return found
+
+                monkeypatch.setattr(outlet, "look_back", look_back)
                 with pytest.raises((Fenced, Unavailable), match="open it again"):
                     await send(older, b"a", 0)
                 assert await payloads(one) == [b"a"]

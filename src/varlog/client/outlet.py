@@ -17,7 +17,7 @@ from varlog.client.chunk import Chunk
 from varlog.client.claim import Claim
 from varlog.client.context import LogContext
 from varlog.client.errors import CLOSED, OWN_FAULT
-from varlog.client.past import Past, ask_producer, find_batch, look_back
+from varlog.client.past import Past, ask_producer, find_batch, leave_others, look_back
 from varlog.client.repository import pause
 from varlog.client.routes import StreamRoute
 from varlog.client.session import Session
@@ -156,12 +156,13 @@ class Outlet:
             route = past.last if past.last is not None and past.last.writable else None
             if route is None or route.written_by_clients:
                 route = await self._own_stream(name, deadline)
-            if await self._goes_on(route, producer, past.next_sequence, deadline):
+            if await self._goes_on(route, producer, past, deadline):
                 return
 
-    async def _goes_on(self, route: StreamRoute, producer: bytes, sequence: int, deadline: float) -> bool:
+    async def _goes_on(self, route: StreamRoute, producer: bytes, past: Past, deadline: float) -> bool:
         """Begin with this stream where the ones before it ended; False: it has ended before it heard of that, or
-        another segment has begun, in which the name is not claimed yet."""
+        others have more by now, or another segment has begun, in which the name is not claimed yet."""
+        sequence = past.next_sequence
         if route.written_by_clients:
             if self._claim is None or not self._claim.holds(route):
                 return False
@@ -174,6 +175,8 @@ class Outlet:
                 await self._world.clock.sleep(pause(self._world, 1))
                 return False
             sequence = asked.next_sequence
+            if await leave_others(self._context, route, producer, past.newest, deadline) > sequence:
+                return False
         self._begin(route, producer, sequence)
         return True
 
@@ -338,7 +341,7 @@ class Outlet:
             while True:
                 past = await look_back(self._context, producer, deadline, self._claim, opening=False)
                 refuse_if_followed(sequence, past.next_sequence)
-                if await self._goes_on(await self._own_stream(self._name, deadline), producer, sequence, deadline):
+                if await self._goes_on(await self._own_stream(self._name, deadline), producer, past, deadline):
                     break
             refuse_if_followed(sequence, self._resume_at)
         except VarlogError as error:

@@ -38,6 +38,8 @@ class Past:
     """The numbers [first, second) are remembered by a stream."""
     unasked: list[list[StreamRoute]] = field(default_factory=list)
     """The streams of older segments, the oldest first."""
+    newest: int = 0
+    """The last segment as of then; all before it had ended."""
 
     def add(self, route: StreamRoute, reply: pb.ProducerReply) -> None:
         if reply.next_sequence:
@@ -77,9 +79,22 @@ async def look_back(context: LogContext, producer: bytes, deadline: float, claim
         if not past.unasked or past.unasked[-1][0].segment != route.segment:
             past.unasked.append([])
         past.unasked[-1].append(route)
+        past.newest = route.segment
     while past.unasked and past.last is None:
         await _ask_segment(context, past, producer, deadline)
     return past
+
+
+async def leave_others(context: LogContext, route: StreamRoute, producer: bytes, newest: int, deadline: float) -> int:
+    """Have no other stream take anything of a producer that has begun with this one; what they have by now.
+
+    It has begun before they are asked: of two that begin with different streams, one at least hears of the other so,
+    or is refused. What had ended when segment `newest` was the last has nothing new to say.
+    """
+    await context.routes.refresh(max(0.001, deadline - context.world.clock.now()))
+    others = [each for each in context.routes.streams if each.segment >= newest and each != route]
+    asked = (ask_producer(context, each, producer, deadline, leaves=True) for each in others)
+    return max((reply.next_sequence for reply in await asyncio.gather(*asked)), default=0)
 
 
 async def find_batch(context: LogContext, past: Past, producer: bytes, sequence: int, deadline: float) -> None:
@@ -98,14 +113,28 @@ async def _ask_segment(context: LogContext, past: Past, producer: bytes, deadlin
 
 
 async def ask_producer(
-    context: LogContext, route: StreamRoute, producer: bytes, deadline: float, *, begin: int = 0
+    context: LogContext,
+    route: StreamRoute,
+    producer: bytes,
+    deadline: float,
+    *,
+    begin: int | None = None,
+    leaves: bool = False,
 ) -> pb.ProducerReply:
     """What one stream knows, asked again until it answers; of one that has ended, any member will do, and the primary
     comes last: most likely it is what was lost.
 
     Else it is the member that hears first of what is in the log: any other may never hear of a batch whose writer died.
     """
-    request = pb.ProducerRequest(log=route.log, segment=route.segment, stream=route.id, producer=producer, begin=begin)
+    request = pb.ProducerRequest(
+        log=route.log,
+        segment=route.segment,
+        stream=route.id,
+        producer=producer,
+        begin=begin or 0,
+        begins=begin is not None,
+        leaves=leaves,
+    )
     clock = context.world.clock
     failures = 0
     while True:

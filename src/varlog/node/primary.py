@@ -10,14 +10,17 @@ have on its disk what this one lost in a crash: a primary that was started again
 first (`takeback`), and takes no append before. While it serves, no backup has more than its primary.
 
 A producer's batches arrive in sequence. One that is already here is answered with the position it
-has; one that leaves a gap is refused with the sequence to go on from.
+has; one that leaves a gap is refused with the sequence to go on from. A producer that has a name goes on with one
+stream at a time: once it has been said to go on elsewhere, an earlier process of that name, which knows nothing
+of it, can append nothing here that the other appends there.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 
 from varlog.base import limits
 from varlog.base.errors import (
+    Fenced,
     Gap,
     InvalidArgument,
     Junk,
@@ -62,6 +65,8 @@ class Primary:
         self._waiting_bytes = 0
         self._repeated: list[_Waiting] = []
         """Appends that came again while the first is still open."""
+        self._elsewhere: OrderedDict[bytes, None] = OrderedDict()
+        """Producers that go on with another stream."""
         replica.on_verdict.append(self._committed)
         replica.on_fail.append(self._failed)
         replica.on_finish.append(self._finished)
@@ -82,24 +87,36 @@ class Primary:
         if replica.spec.ordering == "sequencer":
             self._refuse_unsettled()
             raise Junk("it is not in the log, and was given up: append it anew")  # clients store, we only know
+        if self._elsewhere and header.producer in self._elsewhere:
+            raise Fenced("a producer of this name goes on with another stream: open it again", replica.id.segment)
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:
             raise Overloaded(f"{self._waiting_bytes} bytes wait for their place in the order", RETRY_AFTER_MS)
         slot = replica.stage([(request.body, header)])
         self._waiting.append(_Waiting(request, slot, header.count, size))
         self._waiting_bytes += size
 
-    def producer(self, producer: bytes, begin: int) -> tuple[int, int]:
+    def producer(self, producer: bytes, begin: int, *, begins: bool, leaves: bool) -> tuple[int, int]:
         """What a producer goes on with, and the oldest of its batches whose position is known.
 
         A stream that does not know him expects `begin`: before, he sent to streams that have ended.
         """
         if self._replica.closed:
             raise Unavailable(self._replica.closed)
+        if leaves:
+            self._leave(producer)  # first of all: what is not decided yet is to be the last of it
         self._refuse_undecided(producer)
+        if begins:
+            self._elsewhere.pop(producer, None)
         table = self._replica.log.producers
         if begin and self._replica.state is ReplicaState.OPEN:
             table.begin(producer, begin)
         return table.next_sequence(producer), table.first_sequence(producer)
+
+    def _leave(self, producer: bytes) -> None:
+        if self._replica.state is ReplicaState.OPEN:
+            self._elsewhere[producer] = None
+            if len(self._elsewhere) > limits.PRODUCERS_PER_STREAM:
+                self._elsewhere.popitem(last=False)
 
     def _refuse_undecided(self, producer: bytes) -> None:
         """What is stored and not committed may yet turn out not to be in the log: nobody may go on behind it."""

@@ -329,7 +329,9 @@ class Verbs:
         assert isinstance(message, pb.ProducerRequest)
         _check_producer(message.producer)
         primary = self._primary(message.log, message.segment, message.stream)
-        following, first = primary.producer(message.producer, message.begin)
+        following, first = primary.producer(
+            message.producer, message.begin, begins=message.begins, leaves=message.leaves
+        )
         request.reply(pb.ProducerReply(next_sequence=following, first_sequence=first))
 
     def lead(self, request: Request) -> None:

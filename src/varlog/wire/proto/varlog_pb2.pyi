@@ -588,18 +588,22 @@ class AppendReply(_message.Message):
     def __init__(self, glsn: _Optional[int] = ..., slot: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ProducerRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "producer", "begin")
+    __slots__ = ("log", "segment", "stream", "producer", "begin", "begins", "leaves")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    LEAVES_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
     producer: bytes
     begin: int
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ..., begin: _Optional[int] = ...) -> None: ...
+    begins: bool
+    leaves: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ..., begin: _Optional[int] = ..., begins: _Optional[bool] = ..., leaves: _Optional[bool] = ...) -> None: ...
 
 class ProducerReply(_message.Message):
     __slots__ = ("next_sequence", "first_sequence")
