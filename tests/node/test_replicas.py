@@ -283,6 +283,43 @@ def test_what_is_being_removed_holds_up_nobody_but_who_makes_the_same_replica(
     run(story())
 
 
+def test_who_makes_a_replica_waits_for_few_of_hundreds_that_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share the one thread of the volume that changes names."""
+    many = 100
+    at_once: list[int] = [0]
+    plain = folders.drop_folder
+
+    async def drop_folder(disk: Disk, folder: str) -> None:
+        at_once.append(at_once[-1] + 1)
+        await plain(disk, folder)
+        at_once.append(at_once[-1] - 1)
+
+    monkeypatch.setattr(removals, "drop_folder", drop_folder)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            for stream in range(many):
+                await open_replica(peer, stream)
+            drops = [asyncio.ensure_future(drop_replica(peer, stream)) for stream in range(many)]
+            while len(at_once) == 1:
+                await asyncio.sleep(0)
+            await open_replica(peer, many)
+            there = list((tmp_path / "node1" / "replicas").iterdir())
+            assert len([each for each in there if not (each / layout.DROPPED).exists()]) > many * 3 // 4
+            while len(cluster.nodes[1].replicas.all()) > 1:
+                await asyncio.sleep(0.01)
+            await open_replica(peer, many + 1)
+            await asyncio.gather(*drops)
+            assert max(at_once) == 1
+            assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [many, many + 1]
+            assert len(list((tmp_path / "node1" / "replicas").iterdir())) == 2
+
+    run(story())
+
+
 def test_a_drop_that_cannot_begin_leaves_the_replica_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on being reported, so that it is asked for again."""
 

@@ -3,6 +3,9 @@
 To remove gigabytes takes seconds where the disk is told of each block, and much longer where many replicas go at once.
 Nobody waits for that who makes a replica, but of the same name: only the marks, by which the next start of the node
 knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
+
+All names of a volume are changed by one thread, which takes what it is given in order. So one folder is removed at a
+time: whoever makes a replica beside hundreds that go has one step of one of them before each of his own.
 """
 
 import asyncio
@@ -37,6 +40,7 @@ class Removals:
         self._scope = scope
         self._tell = tell
         self._going: dict[ReplicaId, asyncio.Task[None]] = {}
+        self._turns: dict[Volume, asyncio.Lock] = {}
 
     async def mark(self, replica: ReplicaId, keep: str = "") -> list[Folder]:
         """All there is of a replica, but for the folder `keep`. From now on a start of the node removes it."""
@@ -70,9 +74,11 @@ class Removals:
 
     async def _remove_one(self, folder: Folder) -> None:
         told = False
+        turn = self._turns.setdefault(folder.volume, asyncio.Lock())
         while True:
             try:
-                await drop_folder(folder.volume.disk, folder.path)
+                async with turn:
+                    await drop_folder(folder.volume.disk, folder.path)
                 return
             except VarlogError as error:
                 if not told:

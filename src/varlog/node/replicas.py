@@ -60,6 +60,8 @@ class Replicas:
         """Replicas that were damaged here, and are whole again since the start."""
         self._changing = asyncio.Lock()
         """Creating and dropping are rare and must not overlap."""
+        self._drops = asyncio.Lock()
+        """Hundreds of drops may come at once, and only one of them is to stand before who makes a replica."""
 
     def all(self) -> list[Replica]:
         return list(self._open.values())
@@ -292,7 +294,7 @@ class Replicas:
         await result_of(dropping, "the node ends")
 
     async def _drop(self, replica: ReplicaId, before: int, *, copy_only: bool) -> None:
-        async with self._turn(replica):
+        async with self._drops, self._turn(replica):
             known, copy = self.get(replica), self._copies.get(replica)
             if copy is not None and not (before and copy.spec.copy >= before):
                 await self._give_up(replica)
