@@ -5,7 +5,7 @@ import asyncio
 from tests.transport.pipe import ManualClock
 
 from varlog.base.ids import NodeId
-from varlog.repository.standing import FIRST_S, LONGEST_S, Standing
+from varlog.repository.standing import FIRST_S, LONGEST_S, SAME_S, Standing
 
 ONE, OTHER = NodeId(1), NodeId(2)
 
@@ -26,6 +26,27 @@ def test_each_mishap_within_a_while_counts_for_longer_than_the_one_before() -> N
         standing.mishap(ONE)
         await clock.advance(FIRST_S)
         assert not standing.is_shaky(ONE), "a first one again"
+
+    asyncio.run(story())
+
+
+def test_what_befalls_many_replicas_of_a_node_at_once_is_one_mishap() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        standing = Standing(clock)
+        for _ in range(9):  # logs are healed one after the other
+            standing.mishap(ONE)
+            await clock.advance(SAME_S / 2)
+        await clock.advance(FIRST_S - SAME_S / 2 - 0.01)
+        assert standing.is_shaky(ONE)
+        await clock.advance(0.02)
+        assert not standing.is_shaky(ONE)
+        for _ in range(2):
+            standing.mishap(ONE)
+        await clock.advance(2 * FIRST_S - 0.01)
+        assert standing.is_shaky(ONE), "it had another before"
+        await clock.advance(0.02)
+        assert not standing.is_shaky(ONE)
 
     asyncio.run(story())
 

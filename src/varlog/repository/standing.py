@@ -12,6 +12,8 @@ FIRST_S = 2.0
 """How long the first mishap counts."""
 LONGEST_S = 30.0
 """And at most."""
+SAME_S = 1.0
+"""A mishap so soon after another is the same one: what befalls a node befalls many of its replicas at once."""
 FORGOTTEN_AFTER = 10
 """When so many times as long has passed without another, the next one is a first."""
 
@@ -27,8 +29,11 @@ class Standing:
     def mishap(self, node: NodeId) -> None:
         now = self._clock.now()
         since, lasts = self._mishaps.get(node, (now, 0.0))
-        again = now - since < FORGOTTEN_AFTER * lasts
-        self._mishaps[node] = (now, min(LONGEST_S, 2 * lasts) if again else FIRST_S)
+        if not lasts or now - since >= FORGOTTEN_AFTER * lasts:
+            lasts = FIRST_S
+        elif now - since >= SAME_S:
+            lasts = min(LONGEST_S, 2 * lasts)
+        self._mishaps[node] = (now, lasts)
 
     def is_shaky(self, node: NodeId) -> bool:
         since, lasts = self._mishaps.get(node, (0.0, 0.0))
