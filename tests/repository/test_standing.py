@@ -5,7 +5,7 @@ import asyncio
 from tests.transport.pipe import ManualClock
 
 from varlog.base.ids import NodeId
-from varlog.repository.standing import FIRST_S, LONGEST_S, SAME_S, Standing
+from varlog.repository.standing import FIRST_S, LONGEST_S, POOR_HEAD_S, SAME_S, Standing
 
 ONE, OTHER = NodeId(1), NodeId(2)
 
@@ -51,8 +51,23 @@ def test_what_befalls_many_replicas_of_a_node_at_once_is_one_mishap() -> None:
     asyncio.run(story())
 
 
+def test_who_lost_a_lead_is_counted_on_and_leads_after_others_for_a_while() -> None:
+    async def story() -> None:
+        clock = ManualClock()
+        standing = Standing(clock)
+        standing.lost_lead(ONE)
+        assert not standing.is_shaky(ONE)
+        assert (standing.is_poor_head(ONE), standing.is_poor_head(OTHER)) == (True, False)
+        await clock.advance(POOR_HEAD_S + 0.01)
+        assert not standing.is_poor_head(ONE)
+
+    asyncio.run(story())
+
+
 def test_who_was_removed_begins_anew() -> None:
     standing = Standing(ManualClock())
     standing.mishap(ONE)
+    standing.lost_lead(ONE)
     standing.forget(ONE)
     assert not standing.is_shaky(ONE)
+    assert not standing.is_poor_head(ONE)
