@@ -159,6 +159,29 @@ def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.Monke
     run(story())
 
 
+def test_a_seal_that_was_answered_for_is_not_forgotten_when_it_rots() -> None:
+    """Else the replica would say that it is open, which those rely on who ask for the tail."""
+
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        start = replica.log.stored_bytes
+        await replica.seal()
+        size = replica.log.stored_bytes
+        await replica.seal()
+        assert replica.log.stored_bytes == size
+        await replicas.close()
+        disk.flip(f"replicas/7.1.1/{layout.data_name(0)}", start + 20)
+        replicas = await on(disk)
+        await replicas.open_all()
+        assert not replicas.all()
+        with pytest.raises(ReplicaFailed, match="was synced"):
+            replicas.find(7, 1, 1)
+
+    run(story())
+
+
 def test_a_dead_volume_does_not_keep_new_replicas_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     async def dead() -> tuple[int, int]:
         raise DiskFailed("input/output error")
