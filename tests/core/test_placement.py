@@ -58,6 +58,28 @@ def test_the_first_stream_is_one_whose_primary_grants_positions_for_few_logs() -
     assert [members[0] for members in place_streams(3, 1, nodes, granting=True)] == [2, 1, 3]
 
 
+@pytest.mark.parametrize("risky", [Candidate(shaky=True), Candidate(poor_head=True)])
+def test_what_may_soon_end_a_segment_again_is_not_at_its_head(risky: Candidate) -> None:
+    nodes = {NodeId(1): risky, NodeId(2): Candidate(open=5, primaries=5, replicas=9, grants=3)}
+    assert place_streams(3, 2, nodes) == [(2, 1), (2, 1), (2, 1)]
+    assert place_streams(1, 2, {NodeId(1): risky, NodeId(2): risky}) == [(1, 2)], "if there is no other"
+
+
+@pytest.mark.parametrize("risky", [Candidate(shaky=True), Candidate(poor_head=True)])
+def test_who_may_soon_end_a_segment_again_does_not_grant_its_positions(risky: Candidate) -> None:
+    """Also where it has to be the head of a stream."""
+    placed = place_streams(
+        2, 1, {NodeId(1): risky, NodeId(2): Candidate(draining=True), NodeId(3): Candidate(grants=3)}
+    )
+    assert placed == ([(3,), (3,)] if risky.shaky else [(1,), (3,)])
+    nodes = {NodeId(1): risky, NodeId(2): risky, NodeId(3): Candidate(grants=3, open=1)}
+    assert place_streams(3, 1, nodes, granting=True)[0] == (3,)
+
+
+def test_a_poor_head_is_as_good_a_member_as_any() -> None:
+    assert place_streams(1, 1, {NodeId(1): Candidate(poor_head=True), NodeId(2): Candidate(open=1)}) == [(1,)]
+
+
 def test_who_grants_positions_is_spread_over_many_logs() -> None:
     """Also where the primaries of each log are always the same nodes."""
     granted = [0, 0, 0, 0]

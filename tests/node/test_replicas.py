@@ -159,6 +159,29 @@ def test_a_node_short_of_files_writes_when_it_has_some(monkeypatch: pytest.Monke
     run(story())
 
 
+def test_a_seal_that_was_answered_for_is_not_forgotten_when_it_rots() -> None:
+    """Else the replica would say that it is open, which those rely on who ask for the tail."""
+
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        start = replica.log.stored_bytes
+        await replica.seal()
+        size = replica.log.stored_bytes
+        await replica.seal()
+        assert replica.log.stored_bytes == size
+        await replicas.close()
+        disk.flip(f"replicas/7.1.1/{layout.data_name(0)}", start + 20)
+        replicas = await on(disk)
+        await replicas.open_all()
+        assert not replicas.all()
+        with pytest.raises(ReplicaFailed, match="was synced"):
+            replicas.find(7, 1, 1)
+
+    run(story())
+
+
 def test_a_dead_volume_does_not_keep_new_replicas_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
     async def dead() -> tuple[int, int]:
         raise DiskFailed("input/output error")
@@ -204,16 +227,26 @@ def test_what_is_left_of_a_replica_on_one_volume_keeps_it_from_the_others() -> N
 
 
 class Removing:
-    """Folders are removed when it is told so, after as many failures."""
+    """Folders are removed, or marked, when it is told so; removed after as many failures."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: int = 0) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: int = 0, hold: str = "drop_folder") -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.failures = failures
+        self.hold = hold
+        monkeypatch.setattr(removals, "mark_dropped", self._mark_dropped)
         monkeypatch.setattr(removals, "drop_folder", self._drop_folder)
 
+    async def _held(self, step: str) -> None:
+        if step == self.hold:
+            self.begun.set()
+            await self.go_on.wait()
+
+    async def _mark_dropped(self, disk: Disk, folder: str) -> bool:
+        await self._held("mark_dropped")
+        return await folders.mark_dropped(disk, folder)
+
     async def _drop_folder(self, disk: Disk, folder: str) -> None:
-        self.begun.set()
-        await self.go_on.wait()
+        await self._held("drop_folder")
         if self.failures:
             self.failures -= 1
             raise Unavailable("too many files are open")
@@ -238,7 +271,7 @@ def test_a_drop_goes_on_though_nobody_waits_for_it(
     monkeypatch.setattr(removals, "AGAIN_S", 0.01)
 
     async def story() -> None:
-        removing = Removing(monkeypatch, failures)
+        removing = Removing(monkeypatch, failures, hold="mark_dropped")
         async with servers(tmp_path, nodes=1) as cluster:
             peer = await cluster.to_node(1)
             await open_replica(peer, 1)
@@ -253,8 +286,8 @@ def test_a_drop_goes_on_though_nobody_waits_for_it(
                 peer.close()
                 await asyncio.wait([asked])
                 assert asked.exception() is not None
-            await asyncio.sleep(0.1)
-            assert (folder / layout.DROPPED).exists(), "so that a start would remove it"
+            await asyncio.sleep(0.1)  # the node hears that nobody waits
+            assert folder.exists()
             removing.go_on.set()
             while folder.exists():
                 await asyncio.sleep(0.01)
@@ -270,15 +303,104 @@ def test_what_is_being_removed_holds_up_nobody_but_who_makes_the_same_replica(
         async with servers(tmp_path, nodes=1) as cluster:
             peer = await cluster.to_node(1)
             await open_replica(peer, 1)
-            dropping = asyncio.ensure_future(drop_replica(peer, 1))
-            await removing.begun.wait()
+            await drop_replica(peer, 1)
+            await drop_replica(peer, 1)
             same = asyncio.ensure_future(open_replica(peer, 1))
             await open_replica(peer, 2)
+            await removing.begun.wait()
             assert not same.done()
             removing.go_on.set()
-            await asyncio.gather(dropping, same)
+            await same
             assert (tmp_path / "node1" / "replicas" / "7.1.1" / layout.SPEC).exists()
             assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [2, 1]
+
+    run(story())
+
+
+def test_what_is_marked_is_gone_for_good_though_the_node_stops_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            for stream in range(1, 6):
+                await open_replica(peer, stream)
+            with monkeypatch.context() as held:
+                Removing(held)
+                for stream in range(1, 5):
+                    await drop_replica(peer, stream)
+                await cluster.stop_node(1)
+            folder = tmp_path / "node1" / "replicas"
+            assert len(list(folder.iterdir())) == 5
+            node = await cluster.start_node(1)
+            assert [each.name for each in folder.iterdir()] == ["7.1.5"]
+            assert [replica.id.stream for replica in node.replicas.all()] == [5]
+
+    run(story())
+
+
+def test_a_drop_for_whose_mark_there_is_no_room_is_answered_when_the_replica_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        await with_replicas(disk, 2)
+        replicas = await on(disk)
+        await replicas.open_all()
+        removing = Removing(monkeypatch)
+
+        async def full(disk: Disk, folder: str) -> bool:
+            return False
+
+        monkeypatch.setattr(removals, "mark_dropped", full)
+        dropping = asyncio.ensure_future(replicas.drop(name(1)))
+        await removing.begun.wait()
+        again = asyncio.ensure_future(replicas.drop(name(1), before=3))
+        await replicas.drop(name(3))
+        assert not dropping.done()
+        assert not again.done(), "a start of the node would still find it"
+        removing.go_on.set()
+        await asyncio.gather(dropping, again)
+        assert not [path for path in disk.paths() if "7.1.1/" in path]
+        await replicas.close()
+
+    run(story())
+
+
+def test_who_makes_a_replica_waits_for_few_of_hundreds_that_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share the one thread of the volume that changes names."""
+    many = 100
+    at_once: list[int] = [0]
+    plain = folders.drop_folder
+
+    async def drop_folder(disk: Disk, folder: str) -> None:
+        at_once.append(at_once[-1] + 1)
+        await plain(disk, folder)
+        at_once.append(at_once[-1] - 1)
+
+    monkeypatch.setattr(removals, "drop_folder", drop_folder)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            for stream in range(many):
+                await open_replica(peer, stream)
+            drops = [asyncio.ensure_future(drop_replica(peer, stream)) for stream in range(many)]
+            while len(at_once) == 1:
+                await asyncio.sleep(0)
+            await open_replica(peer, many)
+            there = list((tmp_path / "node1" / "replicas").iterdir())
+            assert len([each for each in there if not (each / layout.DROPPED).exists()]) > many * 3 // 4
+            while len(cluster.nodes[1].replicas.all()) > 1:
+                await asyncio.sleep(0.01)
+            await open_replica(peer, many + 1)
+            await asyncio.gather(*drops)
+            while len(list((tmp_path / "node1" / "replicas").iterdir())) > 2:
+                await asyncio.sleep(0.01)
+            assert max(at_once) == 1
+            assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [many, many + 1]
 
     run(story())
 

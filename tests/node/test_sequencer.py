@@ -20,11 +20,13 @@ from varlog.base.errors import (
     Unavailable,
     WrongWriter,
 )
-from varlog.base.ids import Glsn
+from varlog.base.ids import Glsn, Slot
 from varlog.base.limits import BATCH_ENTRIES
+from varlog.node import settle
+from varlog.node.replica import Batches, Replica
 from varlog.node.sequencer import REMEMBERED, Sequencer
 from varlog.transport.peer import Peer
-from varlog.wire.batch import Batch, junk_batch
+from varlog.wire.batch import Batch, check_batch, junk_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 from varlog.wire.record import RecordKind, walk_records
@@ -346,6 +348,40 @@ def test_what_was_given_up_is_filled_stripe_by_stripe(tmp_path: Path) -> None:
             assert (0, 5, 4) in pieces or (0, 5, 2) in pieces
             assert (4, 13, 4) in pieces
             assert (8, 21, 2) in pieces
+
+    run(story())
+
+
+@pytest.mark.parametrize(("streams", "unit", "count"), [(1, 4, 2 * BATCH_ENTRIES + 7), (2, 1, 300)])
+def test_as_much_as_was_given_up_is_filled(
+    streams: int, unit: int, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More slots than a batch may have; and in more pieces than are staged at once."""
+    monkeypatch.setattr(settle, "MOST_PIECES", 64)
+    at_once: list[int] = []
+    plain = Replica.store
+
+    async def store_some(self: Replica, slot: Slot, batches: Batches, *, settle: bool) -> None:
+        at_once.append(len(batches))
+        await plain(self, slot, batches, settle=settle)
+
+    monkeypatch.setattr(Replica, "store", store_some)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1, ELSEWHERE, unit=unit, streams=streams)
+            mine = batch(b"a")
+            await store(peer, 0, mine)
+            await seal(peer)
+            for _ in range(2):
+                status = await finish(peer, 1 + count, junk=1)
+                assert (status.state, status.contiguous) == (pb.REPLICA_FINISHED, 1 + count)
+            assert max(at_once) <= 64
+            first, *filled = await contents(peer)
+            assert first == (0, mine)
+            assert filled[0][0] == 1
+            assert sum(check_batch(data).count for _, data in filled) == count
 
     run(story())
 

@@ -64,6 +64,34 @@ def test_a_lost_primary_is_replaced_and_what_was_sent_is_settled(tmp_path: Path)
     run(story())
 
 
+@pytest.mark.parametrize("ordering", ["sequencer", "leader"])
+def test_a_node_that_is_started_again_and_again_leads_no_more_and_keeps_its_copy(tmp_path: Path, ordering: str) -> None:
+    """Else the log went on to another segment each time."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, lost_ms=60_000) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering=ordering, replicas=3)
+            shaky = (await log.info()).chain[0].streams[0].members[0]
+            for _ in range(3):
+                await log.append(b"a")
+                address = cluster.nodes[shaky].address
+                await cluster.stop_node(shaky)
+                await cluster.start_node(shaky, listen=address)
+                while len((await log_info(cluster)).chain) == 1:
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.5)
+            await log.append(b"b")
+            first, second = (await log_info(cluster)).chain
+            members = second.streams[0].members
+            assert members[0] != shaky
+            assert sorted(members) == sorted(first.streams[0].members)
+
+    run(story())
+
+
 def test_callers_notice_nothing_but_a_pause(tmp_path: Path) -> None:
     async def story() -> None:
         async with (

@@ -5,9 +5,13 @@ from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from varlog.base.errors import Timeout
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
 from varlog.core.ordering.cut import Cut
 from varlog.ports import MetadataStore
+from varlog.repository import links as links_module
 from varlog.repository.catalog import Catalog
 from varlog.repository.links import NodeLink, NodeLinks
 from varlog.repository.orderer import Orderer
@@ -31,6 +35,8 @@ class Node:
     def __init__(self) -> None:
         self.context: object = None
         self.asked: list[Method] = []
+        self.silent = 0
+        """So many times it does not answer."""
 
     def on_close(self, _: object) -> None:
         pass
@@ -40,6 +46,9 @@ class Node:
 
     async def call(self, method: Method, _: object, *, timeout: float) -> None:
         self.asked.append(method)
+        if self.silent:
+            self.silent -= 1
+            raise Timeout("it takes long")
 
 
 class Links(NodeLinks):
@@ -138,6 +147,28 @@ def test_a_log_that_is_gone_is_dropped_though_its_replica_was_usual() -> None:
         stage.catalog.gone[1] = {NodeId(1): 1}
         await stage.report(1, 1)
         assert stage.nodes[1].asked == [Method.DROP]
+
+    asyncio.run(main())
+
+
+def test_a_node_is_asked_to_drop_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have done so behind the deadline, and report nothing of the replica that would have it asked again."""
+    monkeypatch.setattr(links_module, "MEND_PAUSE_S", 0.001)
+
+    async def main() -> None:
+        stage = Stage()
+        forgotten = asyncio.get_running_loop().create_future()
+
+        async def forget_gone(logs: list[LogId], node: NodeId) -> None:
+            forgotten.set_result((logs, node))
+
+        stage.catalog.forget_gone = forget_gone
+        del stage.catalog.logs[1]
+        stage.catalog.gone[1] = {NodeId(1): 1}
+        stage.nodes[1].silent = 2
+        await stage.report(1, 1)
+        assert await asyncio.wait_for(forgotten, 5.0) == ([1], 1)
+        assert stage.nodes[1].asked == [Method.DROP] * 3
 
     asyncio.run(main())
 

@@ -10,6 +10,7 @@ from tests.storage.harness import (
     batch,
     bind,
     create,
+    data_files,
     data_paths,
     fill,
     read_all,
@@ -236,6 +237,70 @@ def test_records_of_another_generation_are_never_taken_for_ours() -> None:
 
     assert run(scenario(0)), "it is a seal"
     assert not run(scenario(1 << 40))
+
+
+async def sealed_twice(disk: CrashDisk) -> list[int]:
+    """Where the seal, its witness and the file's records end."""
+    log = await create(disk)
+    await append(log, batch(0))
+    ends = [log.stored_bytes]
+    for holds in (False, True):
+        log.stage_seal()
+        assert not log.seal_holds
+        await log.sync()
+        assert log.seal_holds is holds
+        ends.append(log.stored_bytes)
+    log.stage_seal()
+    assert not log.staged, "one witness is enough"
+    await log.close()
+    return ends
+
+
+def test_a_seal_with_a_witness_is_missed_when_it_rots() -> None:
+    """Without one it would be taken for a torn tail, and the replica be open again."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        start, seal_end, end = await sealed_twice(disk)
+        whole = bytes(disk.content(FIRST).bytes)
+        for offset in range(start, end):
+            disk.flip(FIRST, offset, 1 << offset % 8)
+            if offset < seal_end:
+                with pytest.raises(Corrupt):
+                    await reopen(disk)
+            else:
+                log = await reopen(disk)
+                assert (log.sealed, log.seal_holds) == (True, False)
+                log.stage_seal()
+                await log.sync()
+                assert log.seal_holds
+                await log.close()
+            disk.content(FIRST).bytes, disk.content(FIRST).durable = bytearray(whole), bytearray(whole)
+        log = await reopen(disk)
+        assert (log.sealed, log.seal_holds) == (True, True)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("files", [1, 2])
+def test_whatever_is_synced_behind_a_seal_is_its_witness(files: int) -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk)
+        log.stage_seal()
+        await log.sync()
+        await log.close()
+        log = await reopen(disk)
+        assert (log.sealed, log.seal_holds) == (True, False), "as a replica of an earlier release has it"
+        number = 0
+        while not number or data_files(log) < files:
+            await append(log, batch(number, size=500))
+            number += 1
+            assert log.seal_holds
+        await log.close()
+        assert (await reopen(disk)).seal_holds
+
+    run(scenario())
 
 
 def test_a_record_that_cannot_follow_is_not_believed() -> None:

@@ -3,9 +3,10 @@
     zones      as many different ones as there are, for every stream; never refused for lack of them
     nodes      within that, the one with the fewest open streams, for they are what keeps a node busy;
                of those the one that is primary, or leads, least often, then the one with the fewest replicas
-    primary    of the members, the one that is primary, or leads, least often
-    sequencer  of the primaries of a log's streams, the one that grants positions for the fewest logs: its stream is
-               the first
+    primary    of the members, the one that is primary, or leads, least often; but last one that is shaky, or a poor
+               head: with it the segment would end again
+    sequencer  of the primaries of a log's streams, the one that grants positions for the fewest logs, with the same
+               exceptions: its stream is the first
 
 Nodes without a label share one zone, so that where nobody has one only the load counts.
 """
@@ -39,6 +40,8 @@ class Candidate:
     """Of how many open streams it is a member."""
     shaky: bool = False
     """It could not open or keep a replica a moment ago, or was away: others come first."""
+    poor_head: bool = False
+    """It could not go on leading something a moment ago: as a member it is as good as any, but others lead first."""
 
     @property
     def unfit(self) -> str:
@@ -65,15 +68,21 @@ def place_streams(
     placed: list[tuple[NodeId, ...]] = []
     for _ in range(streams):
         chosen = _choose(replicas, fit, counts, primaries)
-        members = sorted(chosen, key=lambda node: (primaries[node], counts[node], node))
+        members = sorted(chosen, key=lambda node: (*_risk(fit[node]), primaries[node], counts[node], node))
         primaries[members[0]] += 1
         for node in members:
             counts[node] = (counts[node][0] + 1, counts[node][1] + 1)
         placed.append(tuple(members))
     if granting:
-        first = min(range(streams), key=lambda index: fit[placed[index][0]].grants)
+        heads = [fit[members[0]] for members in placed]
+        first = min(range(streams), key=lambda index: (*_risk(heads[index]), heads[index].grants))
         placed.insert(0, placed.pop(first))
     return placed
+
+
+def _risk(head: Candidate) -> tuple[bool, bool]:
+    """That what it leads has to go on without it soon."""
+    return head.shaky, head.poor_head
 
 
 def _choose(

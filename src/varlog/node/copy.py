@@ -149,6 +149,7 @@ class Copy:
             log.be_lazy(False)
             if log.end is None:
                 log.stage_seal()
+                await log.sync()  # so that what follows is its witness
                 log.stage_finish(self.end)
             await log.sync()
             if not log.durable == log.bound == self.end:

@@ -3,6 +3,9 @@
 To remove gigabytes takes seconds where the disk is told of each block, and much longer where many replicas go at once.
 Nobody waits for that who makes a replica, but of the same name: only the marks, by which the next start of the node
 knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
+
+All names of a volume are changed by one thread, which takes what it is given in order. So one folder is removed at a
+time: whoever makes a replica beside hundreds that go has one step of one of them before each of his own.
 """
 
 import asyncio
@@ -25,6 +28,8 @@ class Folder(NamedTuple):
 
     volume: Volume
     path: str
+    marked: bool
+    """Else a start of the node would find a replica in what is left."""
 
 
 class Removals:
@@ -37,17 +42,23 @@ class Removals:
         self._scope = scope
         self._tell = tell
         self._going: dict[ReplicaId, asyncio.Task[None]] = {}
+        self._folders: dict[ReplicaId, list[Folder]] = {}
+        """What of it is going."""
+        self._turns: dict[Volume, asyncio.Lock] = {}
 
     async def mark(self, replica: ReplicaId, keep: str = "") -> list[Folder]:
-        """All there is of a replica, but for the folder `keep`. From now on a start of the node removes it."""
-        found = [Folder(volume, path) for volume in self._volumes for path in await volume.folders(replica)]
-        found = [folder for folder in found if folder.path != keep]
-        for folder in found:
-            await mark_dropped(folder.volume.disk, folder.path)
-        return found
+        """All there is of a replica, but for the folder `keep` and what is going already.
+
+        From now on a start of the node removes it; where there was no room for a mark, nothing but `settled` says so.
+        """
+        found = [(volume, path) for volume in self._volumes for path in await volume.folders(replica)]
+        going = [(volume, path) for volume, path, _ in self._folders.get(replica, ())]
+        left = [(volume, path) for volume, path in found if path != keep and (volume, path) not in going]
+        return [Folder(volume, path, await mark_dropped(volume.disk, path)) for volume, path in left]
 
     def begin(self, replica: ReplicaId, folders: list[Folder]) -> None:
         """Remove what was marked, behind what is being removed of the same replica."""
+        self._folders.setdefault(replica, []).extend(folders)
         work = self._remove(replica, folders, self._going.get(replica))
         self._going[replica] = self._scope.spawn(work, name=f"remove {replica}")
 
@@ -60,19 +71,27 @@ class Removals:
         while (going := self._going.get(replica)) is not None:
             await result_of(going, "the node ends")
 
+    async def settled(self, replica: ReplicaId) -> None:
+        """Whatever happens to the node, it will not have the replica any more."""
+        if not all(folder.marked for folder in self._folders.get(replica, ())):
+            await self.ended(replica)
+
     async def _remove(self, replica: ReplicaId, folders: list[Folder], before: "asyncio.Task[None] | None") -> None:
         if before is not None:
             await asyncio.gather(before, return_exceptions=True)
         for folder in folders:
             await self._remove_one(folder)
+            self._folders[replica].remove(folder)
         if self._going[replica] is asyncio.current_task():
-            del self._going[replica]
+            del self._going[replica], self._folders[replica]
 
     async def _remove_one(self, folder: Folder) -> None:
         told = False
+        turn = self._turns.setdefault(folder.volume, asyncio.Lock())
         while True:
             try:
-                await drop_folder(folder.volume.disk, folder.path)
+                async with turn:
+                    await drop_folder(folder.volume.disk, folder.path)
                 return
             except VarlogError as error:
                 if not told:

@@ -439,7 +439,10 @@ class Replica:
     # ------------------------------------------------------------ seal, finish, trim
 
     async def seal(self) -> None:
-        """One way; queued behind the stores accepted before it."""
+        """One way; queued behind the stores accepted before it.
+
+        On return it would be missed if it rotted: who asks for a tail relies on it that what is sealed stays so.
+        """
         if self._failure is not None:
             raise self._failure
         if self.state is ReplicaState.OPEN:
@@ -449,6 +452,9 @@ class Replica:
                 self._released = (base, min(upto, self.log.appended))
         self.closed = ""  # what it would not give to another is not given any more
         await self.flush()
+        if self.state is ReplicaState.SEALED and not self.log.seal_holds:
+            self.log.stage_seal()
+            await self.flush()
 
     async def finish(self, end: Slot) -> None:
         """Cut off what lies beyond the end; from now on the replica is immutable."""

@@ -60,6 +60,8 @@ class Replicas:
         """Replicas that were damaged here, and are whole again since the start."""
         self._changing = asyncio.Lock()
         """Creating and dropping are rare and must not overlap."""
+        self._drops = asyncio.Lock()
+        """Hundreds of drops may come at once, and only one of them is to stand before who makes a replica."""
 
     def all(self) -> list[Replica]:
         return list(self._open.values())
@@ -138,7 +140,7 @@ class Replicas:
 
     @asynccontextmanager
     async def _turn(self, replica: ReplicaId) -> AsyncIterator[None]:
-        """No replica comes or goes but this one, of which nothing is on its way out."""
+        """No replica comes or goes, and of this one nothing is on its way out."""
         while True:
             await self._removals.ended(replica)
             async with self._changing:
@@ -277,9 +279,10 @@ class Replicas:
     # ------------------------------------------------------------ dropping and closing
 
     async def drop(self, replica: ReplicaId, before: int = 0, *, copy_only: bool = False) -> None:
-        """DROP: forget a replica and give its space back. One that is not there is gone already.
+        """DROP: forget a replica, for good; its space comes back after that. One that is not there is gone already.
 
         It is done to its end though who asked does not wait for that: what is half gone nobody would ask for again.
+        For the same reason what is marked is not waited for: who asked would give up before hundreds are removed.
         With `before` not one that was made by a copy of this number or a later one: the word to drop what was
         there earlier may come late, or twice.
         """
@@ -292,7 +295,7 @@ class Replicas:
         await result_of(dropping, "the node ends")
 
     async def _drop(self, replica: ReplicaId, before: int, *, copy_only: bool) -> None:
-        async with self._turn(replica):
+        async with self._drops, self._changing:
             known, copy = self.get(replica), self._copies.get(replica)
             if copy is not None and not (before and copy.spec.copy >= before):
                 await self._give_up(replica)
@@ -302,7 +305,7 @@ class Replicas:
             folders = await self._removals.mark(replica)  # else it goes on being reported, and is asked for again
             await self._retire(replica)
             self._removals.begin(replica, folders)
-        await self._removals.ended(replica)
+        await self._removals.settled(replica)
 
     async def close(self) -> None:
         await self._copying.close()

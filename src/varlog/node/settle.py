@@ -6,10 +6,12 @@ member has. If that one is away, the replica waits. One that is so far behind th
 lacks gives up, and is copied as a whole; so does one that has something where junk was decided without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from varlog.base.errors import InvalidArgument, Taken, Trimmed, Unavailable, VarlogError
 from varlog.base.ids import FIRST_GLSN, Glsn, NodeId, Slot
+from varlog.base.limits import BATCH_ENTRIES
 from varlog.core.ordering.sequencer import Stripes
 from varlog.core.replica import ReplicaState
 from varlog.node.catch_up import catch_up
@@ -22,6 +24,9 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 TAIL_TIMEOUT_S = 1.5
 """For a member to say how far it is. One that is silent must not take all the time that there is to ask the others."""
+
+MOST_PIECES = 4096
+"""Of junk, staged at once."""
 
 
 async def settle(
@@ -72,12 +77,12 @@ async def _take_what_is_missing(replica: Replica, end: Slot, sources: Sequence[N
 
 
 async def _fill(replica: Replica, start: Slot, end: Slot) -> None:
-    """Junk, one batch for each stretch of positions. What an earlier try has filled is found to be the same."""
-    spec = replica.spec
-    pieces = Stripes(FIRST_GLSN, spec.unit, spec.streams).bindings(spec.index, start, end)
-    batches = [junk_batch(piece.count) for piece in pieces]
+    """Junk, piece by piece. What an earlier try has filled is found to be the same."""
+    pieces = _pieces(replica.spec, start, end)
     try:
-        await replica.store(start, [(batch, check_batch(batch)) for batch in batches], settle=True)
+        while some := list(islice(pieces, MOST_PIECES)):
+            batches = [junk_batch(count) for _, count in some]
+            await replica.store(some[0][0], [(batch, check_batch(batch)) for batch in batches], settle=True)
     except Taken as error:
         why = f"it has slots from {start} on, which were given up without it"
         if replica.log.committed <= start:
@@ -85,6 +90,14 @@ async def _fill(replica: Replica, start: Slot, end: Slot) -> None:
         else:
             replica.fail(Unavailable(why))
         raise Unavailable(f"{replica.id} is to be copied anew") from error
+
+
+def _pieces(spec: pb.ReplicaSpec, start: Slot, end: Slot) -> Iterator[tuple[Slot, int]]:
+    """Where batches of junk are to lie, and of how many slots each: no larger than a batch may be, nor a stretch of
+    positions that follow each other."""
+    for stretch in Stripes(FIRST_GLSN, spec.unit, spec.streams).bindings(spec.index, start, end):
+        for slot in range(stretch.slot, stretch.slot_end, BATCH_ENTRIES):
+            yield Slot(slot), min(BATCH_ENTRIES, stretch.slot_end - slot)
 
 
 async def _tail(replica: Replica, peer: Peer) -> Slot:

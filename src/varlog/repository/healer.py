@@ -236,7 +236,7 @@ class Healer:
         return [node for node in there if not self._is_out(node, name)]
 
     def _note_failures(self, log: pb.LogInfo) -> None:
-        """Who could not keep a replica had better not get the next one."""
+        """Who could not keep a replica had better not get the next one, nor lead it who could not go on leading."""
         segment = log.chain[-1]
         for stream in _open(log):
             name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
@@ -244,6 +244,8 @@ class Healer:
                 row = self._links.row(node, name)
                 if row is not None and is_hurt(row):
                     self._links.standing.mishap(node)
+                elif row is not None and row.leads == pb.LEADS_NO_MORE:
+                    self._links.standing.lost_lead(node)
 
     def _takes_appends(self, number: LogId) -> bool:
         """Though it is hurt: who numbers its entries is there, and as many as have to acknowledge."""

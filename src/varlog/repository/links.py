@@ -11,7 +11,7 @@ from enum import Enum
 
 from google.protobuf.message import Message
 
-from varlog.base.errors import Unavailable, VarlogError
+from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
 from varlog.core.ordering.cut import Commit, Cut, ReportGate, StreamOrder
 from varlog.ports import Clock
@@ -445,10 +445,20 @@ class NodeLinks:
         return status
 
     async def _drop(self, link: NodeLink, replica: ReplicaId) -> None:
-        await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+        await self._ask_to_drop(link, replica)
         link.rows.pop(replica, None)
         if not any(each.log == replica.log for each in link.rows):
             await self._catalog.forget_gone([replica.log], link.node)
+
+    async def _ask_to_drop(self, link: NodeLink, replica: ReplicaId) -> None:
+        """Until it answers: what it does behind a deadline is in no report, which would bring us here again."""
+        while not self._stopped:
+            try:
+                await link.peer.call(Method.DROP, pb.DropRequest(replica=_name(replica)), timeout=CALL_TIMEOUT_S)
+                return
+            except Timeout:
+                await self._clock.sleep(MEND_PAUSE_S)
+        raise Unavailable(f"replica {replica} is not dropped any more: it may be part of a log")
 
     def _forget_unlisted(self, link: NodeLink) -> None:
         """Of logs that went before the node was started, it has no more than it lists: it need not be asked to drop

@@ -28,6 +28,7 @@ def candidates(catalog: Catalog, links: NodeLinks, without: LogId | None = None)
             draining=catalog.nodes[node].draining,
             full=has_no_room(links.volumes(node)),
             shaky=links.standing.is_shaky(node),
+            poor_head=links.standing.is_poor_head(node),
         )
         for node in connected
     }

@@ -99,13 +99,14 @@ async def _has_data(disk: Disk, folder: str, names: list[str]) -> bool:
         file.close()
 
 
-async def mark_dropped(disk: Disk, folder: str) -> None:
-    """From now on a start of the node removes it."""
+async def mark_dropped(disk: Disk, folder: str) -> bool:
+    """From now on a start of the node removes it. False: there was no room for the mark."""
     if layout.COPYING not in await disk.list(folder):
         try:
             await replace_file(disk, f"{folder}/{layout.DROPPED}", b"")
         except NoSpace:
-            pass  # space matters more: a crash may leave a damaged replica, which is then dropped again
+            return False  # space matters more: a crash may leave a damaged replica, which is then dropped again
+    return True
 
 
 async def drop_folder(disk: Disk, folder: str) -> None:

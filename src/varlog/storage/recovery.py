@@ -13,7 +13,8 @@ be hit: a file gets its name after everything in the file before it was synced. 
    synced, every record of a later group says `synced` > X. The search looks at every place where a
    header of this file could lie, so one whole header is enough: `Corrupt`.
    (Damage to the very last group, with nothing behind it, looks like a torn tail; nothing on this
-   disk can tell them apart. A binding is written after its batch, so a bound batch has a witness.)
+   disk can tell them apart. A binding is written after its batch, so a bound batch has a witness; a seal
+   is given one before it is answered for.)
 3. *What is cut off never comes back.* Whole records of the lost group may lie behind X; a later group
    that ends just where one begins would bring it back to life. So everything from X to the last such
    header is overwritten with zeros before anything else is written. Older generations are no danger.
@@ -61,6 +62,8 @@ class Recovered:
     pool: FilePool
     facts: Facts
     producers: ProducerTable
+    seal_holds: bool = False
+    """See `FileScan`."""
     notes: list[str] = field(default_factory=list)
     """For people: what was cut off or made anew."""
     damage: list[Damage] = field(default_factory=list)
@@ -273,6 +276,7 @@ class _Recovery:
         file.end, file.end_slot = stop.offset, scan.end_slot
         self._scans[file] = scan
         self.result.facts = scan.facts
+        self.result.seal_holds = scan.seal_holds
 
     async def _settle(self, file: File, last_group: int, end: int, dirty_end: int) -> None:
         try:

@@ -88,6 +88,7 @@ class ReplicaLog:
         self.written: Facts = recovered.facts
         """The same as far as it is on disk."""
         self._writer = Writer(self._place, self._files, self._pool, recovered.facts, file_bytes, random)
+        self._writer.seal_holds = recovered.seal_holds
         self._reader = Reader(self._files, self._writer.recent)
         self._trim_to = 0
         """GLSN of a trim that is not yet a record."""
@@ -146,6 +147,11 @@ class ReplicaLog:
     @property
     def sealed(self) -> bool:
         return self.facts.sealed
+
+    @property
+    def seal_holds(self) -> bool:
+        """It is on disk, and with it a witness: one flipped bit cannot make an open replica of this one."""
+        return self._writer.seal_holds
 
     @property
     def end(self) -> Slot | None:
@@ -287,8 +293,9 @@ class ReplicaLog:
         self._trim_to = max(self._trim_to, upto)
 
     def stage_seal(self) -> None:
+        """Again, once it is synced: another behind it, as its witness."""
         self._check()
-        if not self.facts.sealed:
+        if not self.facts.sealed or (self.written.sealed and not self.seal_holds):
             self.facts.seal()
             self._writer.stage(seal_record(self._writer.appended))
 

@@ -58,6 +58,10 @@ class FileScan:
         """All bindings recorded in this file, also those of slots in files before it."""
         self.last_group = FILE_HEADER_BYTES
         """Where the group of the last record began: what lies before was synced before that record was written."""
+        self.seal_holds = header.facts.sealed
+        """Something was synced behind the seal, or another file begun: damage to it is not taken for a torn tail."""
+        self._sealed_at: int | None = None
+        """Where the record lies that sealed it, if one of this file did."""
         self._on_batch = on_batch
 
     def visit(self, data: memoryview, record: Record, header: BatchHeader | None, base: int) -> None:
@@ -71,7 +75,11 @@ class FileScan:
                 self._other(data, record)
             except InvalidArgument as wrong:
                 raise Corrupt(wrong.message) from wrong
+            if self.facts.sealed and self._sealed_at is None:
+                self._sealed_at = offset
         self.last_group = record.synced
+        if self._sealed_at is not None and self._sealed_at < record.synced:
+            self.seal_holds = True
 
     def _batch(self, record: Record, header: BatchHeader, offset: int) -> None:
         if record.slot != self.end_slot:

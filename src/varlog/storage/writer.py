@@ -60,6 +60,8 @@ class Writer:
         """`facts` are those of the records in the files."""
         self.written = facts
         """As far as it is on disk."""
+        self.seal_holds = False
+        """Something was synced behind the seal: if that rots, it is missed."""
         self.appended = self.durable = Slot(files.last.end_slot)
         self.recent: OrderedDict[int, tuple[BatchHeader, int]] = OrderedDict()
         """Slot -> header and offset of the newest batches."""
@@ -168,6 +170,7 @@ class Writer:
 
     def _take_in(self, file: DataFile, records: list[Staged]) -> None:
         """The records are on disk: now they count."""
+        self.seal_holds = self.seal_holds or (self.written.sealed and not self.lazy)
         columns = file.columns
         assert columns is not None, "the file being written has its columns in memory"
         for kind, slot, body, size, batch in records:
