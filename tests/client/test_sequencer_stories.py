@@ -404,6 +404,43 @@ def test_a_writer_whose_place_is_taken_carries_what_is_there_to_the_end(tmp_path
     run(story())
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Slot]]:
+    """Which slot of which stream was found missing at the head, as often as somebody looked. None is filled."""
+    monkeypatch.setattr(chain, "FILL_SECONDS", TIMEOUT_S)
+    plain = Chain._is_overdue
+    made: list[tuple[int, Slot]] = []
+
+    async def is_overdue(self: Chain, missing: Slot) -> bool:
+        made.append((self.route.index, missing))
+        return await plain(self, missing)
+
+    monkeypatch.setattr(Chain, "_is_overdue", is_overdue)
+    return made
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_the_first_position_of_a_segment_is_waited_for_as_any_other(
+    tmp_path: Path, brake: Brake, looks: list[tuple[int, Slot]], rolled: bool
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            if rolled:
+                await roll(cluster)
+            async with two_clients(cluster) as (writer, reader):
+                appending = asyncio.create_task(writer.append(b"slow", expect=1))
+                await brake.reached.wait()
+                asking = asyncio.create_task(reader.tail())
+                while looks.count((0, Slot(0))) < 3 and not asking.done():
+                    await asyncio.sleep(0.001)
+                brake.released.set()
+                assert (await appending).glsn == 1
+                assert await asking == 1
+
+    run(story())
+
+
 def test_a_hole_is_waited_for_longer_than_its_writer_waits_for_an_answer() -> None:
     """Only so that writers need not go elsewhere: with any patience the head decides, and nothing is lost."""
     assert FILL_SECONDS > STORE_SECONDS
