@@ -4,7 +4,7 @@ That is asked, too, before the word of a sequencer on where the log ends is beli
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -17,6 +17,7 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 import varlog
 from varlog.base.ids import Epoch, Glsn, LogId
 from varlog.client import tail
+from varlog.client.limits import FILL_SECONDS
 from varlog.client.routes import Routes
 from varlog.client.tail import is_last_segment
 from varlog.node.verbs import Verbs
@@ -378,6 +379,45 @@ def test_whose_grant_was_lost_on_its_way_gets_the_position_all_the_same(
             assert await entries(log) == [b"a", b"b", b"d"]
 
     monkeypatch.setattr(Verbs, "grant", grant)
+    run(story())
+
+
+async def ask_tail(log: varlog.Log, timeout: float) -> None:
+    assert await log.tail(timeout=timeout) == 2
+
+
+async def read_last(log: varlog.Log, timeout: float) -> None:
+    with pytest.raises(varlog.Junk):
+        await log.read(2, timeout=timeout)
+
+
+async def trim(log: varlog.Log, timeout: float) -> None:
+    await log.trim(1, timeout=timeout)
+
+
+@pytest.mark.parametrize("ask", [ask_tail, read_last, trim])
+def test_who_has_little_time_gets_past_a_hole_when_he_asks_again(
+    tmp_path: Path, ask: Callable[[varlog.Log, float], Awaitable[None]]
+) -> None:
+    """Each time he sees it for less long than what has to pass before it is filled."""
+    patience = FILL_SECONDS / 2
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            info = await log.info()
+            stream = info.chain[-1].streams[0]
+            peer = await cluster.to_node(stream.members[0])
+            request = pb.GrantRequest(log=info.id, segment=1, stream=stream.id, count=1, base=1)
+            await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    try:
+                        await ask(log, patience)
+                    except (varlog.Timeout, varlog.Unavailable, varlog.OutcomeUnknown):
+                        continue
+                    break
+
     run(story())
 
 

@@ -69,8 +69,6 @@ class Chain:
         self._stripes = stripes
         self._last = len(route.members) - 1
         self._told = Slot(0)
-        self._gap: tuple[Slot, float] | None = None
-        """The slot that the head was last seen to lack, and since when."""
 
     # ------------------------------------------------------------ writing
 
@@ -208,9 +206,7 @@ class Chain:
     async def _is_overdue(self, missing: Slot) -> bool:
         """Whether the head has lacked a slot for so long that it may be filled; if not, waits a little."""
         now = self._clock.now()
-        if self._gap is None or self._gap[0] != missing:
-            self._gap = (missing, now)
-        elif now - self._gap[1] >= FILL_SECONDS:
+        if now - self._context.holes.since(self.route, missing, now) >= FILL_SECONDS:
             return True
         await self._clock.sleep(FILL_STEP_SECONDS)
         return False
