@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.repository.test_sequencer import create, roll, write
 from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
+from tests.soon import soon
 
 import varlog
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, OutcomeUnknown, Timeout, Unsupported
@@ -254,6 +255,7 @@ def test_a_subscription_that_is_closed_sees_to_nothing_any_more(tmp_path: Path) 
                         await asyncio.sleep(0.01)
                 with pytest.raises(StopAsyncIteration):
                     await waiting
+                await soon()
                 assert not tasks(COMPLETING)
 
     run(story())
@@ -437,6 +439,25 @@ def test_the_first_position_of_a_segment_is_waited_for_as_any_other(
                 brake.released.set()
                 assert (await appending).glsn == 1
                 assert await asking == 1
+
+    run(story())
+
+
+def test_holes_in_several_streams_are_waited_for_at_the_same_time(
+    tmp_path: Path, looks: list[tuple[int, Slot]]
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=4)
+            for _ in range(4):
+                await grant(cluster, log)
+            async with two_clients(cluster) as (reader, _):
+                asking = asyncio.create_task(reader.tail())
+                while len(dict(looks)) < 4 and not asking.done():
+                    await asyncio.sleep(0.001)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
 
     run(story())
 

@@ -12,6 +12,7 @@ from varlog.client.context import LogContext
 from varlog.client.limits import FIRST_PAUSE_AT_END_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.core.ordering.sequencer import Stripes
+from varlog.runtime.scope import all_of
 from varlog.runtime.timeout import within
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -91,8 +92,11 @@ async def complete_last_segment(context: LogContext, last: LastSegment, end: int
     if not streams or not streams[-1].written_by_clients or not streams[-1].writable:
         return
     stripes = context.routes.stripes(streams[-1])
-    for route in context.routes.siblings(streams[-1]):
-        await Chain(context, route, stripes).complete(stripes.slots(route.index, end))
+    siblings = context.routes.siblings(streams[-1])
+    await all_of(
+        [Chain(context, route, stripes).complete(stripes.slots(route.index, end)) for route in siblings],
+        "complete a stream",  # at once: a hole in each would take as long for each
+    )
 
 
 async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId, Slot]:
