@@ -17,6 +17,7 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 import varlog
 from varlog.base.ids import Epoch, Glsn, LogId
 from varlog.client import tail
+from varlog.client.chain import Over
 from varlog.client.limits import FILL_SECONDS
 from varlog.client.routes import Routes
 from varlog.client.tail import is_last_segment
@@ -224,6 +225,48 @@ def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
                 assert len(known.chain) == 1, "it has not heard of it"
                 assert await stale.tail() == 2
 
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["leader", "sequencer"])
+@pytest.mark.parametrize("sealed", ["before", "meanwhile"])
+def test_while_a_segment_is_replaced_the_repository_is_asked_as_long_as_the_caller_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordering: str, sealed: str
+) -> None:
+    """Members are sealed when they are asked, or just after it; for a while the repository cannot tell what follows."""
+    plain = Service.tail
+    refusals: list[int] = []
+
+    def refuse(self: Service, request: Request) -> Awaitable[None] | None:
+        if refusals:
+            refusals.pop()
+            raise varlog.Unavailable("ask again later")
+        return plain(self, request)
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, ordering=ordering) as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as other,
+        ):
+            await log.append(b"a")
+            stale = other.log("orders")
+            assert await stale.tail() == 1
+            if sealed == "before":
+                await log.reconfigure(roll=True)
+            else:
+                monkeypatch.setattr(tail, "complete_last_segment", end)
+            assert (await log.append(b"b")).glsn == 2
+            refusals.extend(range(3))
+            assert await stale.tail(timeout=TIMEOUT_S) == 2
+            assert not refusals
+
+    async def end(*_: object) -> None:
+        if refusals:
+            raise Over
+
+    monkeypatch.setattr(Service, "tail", refuse)
+    monkeypatch.setattr(Routes, "_watch_once", watches_nothing)
+    monkeypatch.setattr(tail, "MEMBERS_FIRST_SECONDS", TIMEOUT_S)
     run(story())
 
 
