@@ -5,7 +5,7 @@ leader, sequencer      the members are asked (`core.ordering.tail`), and beside 
                        the repository, which knows what follows, or will soon. The first good answer is taken: it
                        matters little that members are slow or away, or the repository is, while the others are not
 
-Callers who ask at once share the questions.
+Callers share the questions (`together`).
 """
 
 import asyncio
