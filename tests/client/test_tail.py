@@ -492,6 +492,26 @@ def test_where_it_cannot_be_told_whether_a_position_is_taken_it_is_asked_no_long
     run(story())
 
 
+def test_a_conditional_append_that_was_asked_for_again_is_kept_no_longer_than_somebody_waits(
+    tmp_path: Path, questions: Questions
+) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            questions.deaf = cluster.nodes[members[1]]._replicas
+            await cluster.stop_repository()
+            with pytest.raises(varlog.OutcomeUnknown) as unknown:
+                await log.append(b"b", expect=1, timeout=2.0)
+            with pytest.raises(varlog.OutcomeUnknown):
+                await log.retry(unknown.value.token, timeout=0.1)
+            async with asyncio.timeout(TIMEOUT_S):
+                while not all(writer.idle for writer in log._appender._writers.values()):
+                    await asyncio.sleep(0.01)
+
+    run(story())
+
+
 def test_an_old_sequencer_is_not_believed_that_a_position_is_taken(tmp_path: Path) -> None:
     """It knows nothing of the segment that follows, in which the position expected may be the next."""
 

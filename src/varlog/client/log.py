@@ -18,7 +18,7 @@ from varlog.client.errors import unsupported
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
 from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
-from varlog.client.questions import ask_by_id, ask_tail
+from varlog.client.questions import ask_by_id, ask_tail, time_left
 from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
@@ -122,11 +122,12 @@ class Log:
         """
         checked = check_token(token)
         seconds = self._seconds(timeout)
+        left = time_left(self._context, seconds)
         await self._context.routes.resolve(seconds)
-        open_one = self._appender.find(checked)
+        open_one = self._appender.find(checked, left())
         if open_one is not None:
-            return await self._await_open(open_one, checked, seconds)
-        return await Retry(self._context, checked).run(seconds)
+            return await self._await_open(open_one, checked, left())
+        return await Retry(self._context, checked).run(left())
 
     async def _await_open(self, future: "asyncio.Future[Ack]", token: ProducerToken, seconds: float) -> Ack:
         try:
