@@ -31,16 +31,17 @@ async def ask_by_id(
     context: LogContext, method: Method, make: Callable[[LogId], Message], timeout: float, *, changes: bool = False
 ) -> Message:
     """Ask about the log by its id; one that was removed and made anew has another, which is found out."""
+    left = time_left(context, timeout)
     known = context.routes.info is not None
-    info = await context.routes.resolve(timeout)
+    info = await context.routes.resolve(left())
     try:
-        return await context.repositories.call(method, make(LogId(info.id)), timeout=timeout, changes=changes)
+        return await context.repositories.call(method, make(LogId(info.id)), timeout=left(), changes=changes)
     except NotFound:
         if not known:
             raise
-    await context.routes.refresh(timeout)
-    info = await context.routes.resolve(timeout)
-    return await context.repositories.call(method, make(LogId(info.id)), timeout=timeout, changes=changes)
+    await context.routes.refresh(left())
+    info = await context.routes.resolve(left())
+    return await context.repositories.call(method, make(LogId(info.id)), timeout=left(), changes=changes)
 
 
 async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
