@@ -675,6 +675,48 @@ def test_batches_do_not_go_over_the_edge_of_a_stripe(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_batch_that_is_expected_where_it_does_not_fit_gets_through_behind_the_edge(tmp_path: Path) -> None:
+    """As whoever asks where the log ends, and expects his batch there, cannot know where stripes end."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (writer, reader):
+                payloads = [b"a", b"b", b"c"]
+                assert (await writer.append_batch(payloads, expect=await writer.tail() + 1)).first == 1
+                for first in (5, 9):
+                    left = await writer.tail() + 1
+                    with pytest.raises(Conflict) as refused:
+                        await writer.append_batch(payloads, expect=left)
+                    assert refused.value.tail == left == first - 1, "one position was left before the edge"
+                    assert (await writer.append_batch(payloads, expect=await writer.tail() + 1)).first == first
+                found = [(first + at, payload) for first in (1, 5, 9) for at, payload in enumerate(payloads)]
+                assert await entries(reader) == found
+                for glsn in (4, 8):
+                    with pytest.raises(Junk):
+                        await reader.read(glsn)
+
+    run(story())
+
+
+def test_who_is_refused_at_the_edge_fills_what_is_left_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody need wait for it until it is overdue."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (writer, reader):
+                await writer.append_batch([b"a", b"b"])
+                with pytest.raises(Conflict):
+                    await writer.append_batch([b"c"] * 3, expect=3)
+                assert await reader.tail() == 4
+
+    monkeypatch.setattr(chain, "FILL_SECONDS", 10 * TIMEOUT_S)
+    run(story())
+
+
 def test_many_writers_over_short_stripes_agree(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:

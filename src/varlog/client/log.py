@@ -90,6 +90,9 @@ class Log:
         """Append several entries, all or none of them, at consecutive positions.
 
         `key` and a single mapping of `headers` go to every entry; `keys` and a list of headers one by one.
+        With `expect`, as in `append`, the first gets that position or none does. In a log of several streams it is also
+        a `Conflict` that the batch does not fit there before the edge of a stripe: what is left before the edge is then
+        given up, and behind it, at `Conflict.tail + 1`, the batch fits.
         """
         return await self._append(many_entries(payloads, key, keys, headers), expect, stream, compress, timeout)
 
