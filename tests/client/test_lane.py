@@ -213,13 +213,18 @@ def test_who_asks_again_takes_the_place_of_who_gave_up() -> None:
             lane.add(columns, None, False, 1.0, lane.new_future())
         appends = lane.take(100)
         waiting = list(appends.futures)
-        assert appends.join(3, 1) is waiting[2]
-        assert appends.join(1, 1) is None
+        assert appends.join(3, 1, 0.0) is waiting[2]
+        assert appends.join(1, 1, 0.0) is None
         fail_due(appends, 1.0)
-        again = expect(appends.join(1, 2))
+        again = expect(appends.join(1, 2, 5.0))
         assert again not in waiting
-        assert appends.join(1, 2) is again
-        assert fail_due(appends, 9.0) == (inf, [])
+        assert appends.join(1, 2, 3.0) is again
+        assert fail_due(appends, 4.0) == (5.0, [])
+        assert appends.join(1, 2, 7.0) is again
+        assert fail_due(appends, 6.0) == (7.0, [])
+        given_up = expect(appends.join(0, 1, 5.0))
+        assert fail_due(appends, 6.0) == (7.0, [(0, 1)])
+        assert isinstance(given_up.exception(), Timeout), "nobody waits for it any more, so nothing does"
         appends.acked(Glsn(10), StreamId(1))
         assert again.result() == Ack(Glsn(11), Glsn(12), StreamId(1))
         for future in waiting:

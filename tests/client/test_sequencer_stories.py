@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.repository.test_sequencer import create, roll, write
 from tests.servers import TIMEOUT_S, Servers, batch, read_parts, run, servers
+from tests.soon import soon
 
 import varlog
 from varlog.base.errors import Conflict, Corrupt, InvalidArgument, Junk, OutcomeUnknown, Timeout, Unsupported
@@ -254,6 +255,7 @@ def test_a_subscription_that_is_closed_sees_to_nothing_any_more(tmp_path: Path) 
                         await asyncio.sleep(0.01)
                 with pytest.raises(StopAsyncIteration):
                     await waiting
+                await soon()
                 assert not tasks(COMPLETING)
 
     run(story())
@@ -400,6 +402,62 @@ def test_a_writer_whose_place_is_taken_carries_what_is_there_to_the_end(tmp_path
                 with pytest.raises(Conflict):
                     await appending
                 await everywhere(cluster, log, junk_batch(1))
+
+    run(story())
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Slot]]:
+    """Which slot of which stream was found missing at the head, as often as somebody looked. None is filled."""
+    monkeypatch.setattr(chain, "FILL_SECONDS", TIMEOUT_S)
+    plain = Chain._is_overdue
+    made: list[tuple[int, Slot]] = []
+
+    async def is_overdue(self: Chain, missing: Slot) -> bool:
+        made.append((self.route.index, missing))
+        return await plain(self, missing)
+
+    monkeypatch.setattr(Chain, "_is_overdue", is_overdue)
+    return made
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_the_first_position_of_a_segment_is_waited_for_as_any_other(
+    tmp_path: Path, brake: Brake, looks: list[tuple[int, Slot]], rolled: bool
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            if rolled:
+                await roll(cluster)
+            async with two_clients(cluster) as (writer, reader):
+                appending = asyncio.create_task(writer.append(b"slow", expect=1))
+                await brake.reached.wait()
+                asking = asyncio.create_task(reader.tail())
+                while looks.count((0, Slot(0))) < 3 and not asking.done():
+                    await asyncio.sleep(0.001)
+                brake.released.set()
+                assert (await appending).glsn == 1
+                assert await asking == 1
+
+    run(story())
+
+
+def test_holes_in_several_streams_are_waited_for_at_the_same_time(
+    tmp_path: Path, looks: list[tuple[int, Slot]]
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=4)
+            for _ in range(4):
+                await grant(cluster, log)
+            async with two_clients(cluster) as (reader, _):
+                asking = asyncio.create_task(reader.tail())
+                while len(dict(looks)) < 4 and not asking.done():
+                    await asyncio.sleep(0.001)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
 
     run(story())
 
@@ -614,6 +672,48 @@ def test_batches_do_not_go_over_the_edge_of_a_stripe(tmp_path: Path) -> None:
                     with pytest.raises(Junk):
                         await reader.read(glsn)
 
+    run(story())
+
+
+def test_a_batch_that_is_expected_where_it_does_not_fit_gets_through_behind_the_edge(tmp_path: Path) -> None:
+    """As whoever asks where the log ends, and expects his batch there, cannot know where stripes end."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (writer, reader):
+                payloads = [b"a", b"b", b"c"]
+                assert (await writer.append_batch(payloads, expect=await writer.tail() + 1)).first == 1
+                for first in (5, 9):
+                    left = await writer.tail() + 1
+                    with pytest.raises(Conflict) as refused:
+                        await writer.append_batch(payloads, expect=left)
+                    assert refused.value.tail == left == first - 1, "one position was left before the edge"
+                    assert (await writer.append_batch(payloads, expect=await writer.tail() + 1)).first == first
+                found = [(first + at, payload) for first in (1, 5, 9) for at, payload in enumerate(payloads)]
+                assert await entries(reader) == found
+                for glsn in (4, 8):
+                    with pytest.raises(Junk):
+                        await reader.read(glsn)
+
+    run(story())
+
+
+def test_who_is_refused_at_the_edge_fills_what_is_left_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody need wait for it until it is overdue."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (writer, reader):
+                await writer.append_batch([b"a", b"b"])
+                with pytest.raises(Conflict):
+                    await writer.append_batch([b"c"] * 3, expect=3)
+                assert await reader.tail() == 4
+
+    monkeypatch.setattr(chain, "FILL_SECONDS", 10 * TIMEOUT_S)
     run(story())
 
 

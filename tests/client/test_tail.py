@@ -4,7 +4,7 @@ That is asked, too, before the word of a sequencer on where the log ends is beli
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -17,6 +17,8 @@ from tests.servers import TIMEOUT_S, Servers, run, servers
 import varlog
 from varlog.base.ids import Epoch, Glsn, LogId
 from varlog.client import tail
+from varlog.client.chain import Over
+from varlog.client.limits import FILL_SECONDS
 from varlog.client.routes import Routes
 from varlog.client.tail import is_last_segment
 from varlog.node.verbs import Verbs
@@ -226,6 +228,48 @@ def test_who_missed_a_switch_is_told_the_tail_of_what_followed(
     run(story())
 
 
+@pytest.mark.parametrize("ordering", ["leader", "sequencer"])
+@pytest.mark.parametrize("sealed", ["before", "meanwhile"])
+def test_while_a_segment_is_replaced_the_repository_is_asked_as_long_as_the_caller_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordering: str, sealed: str
+) -> None:
+    """Members are sealed when they are asked, or just after it; for a while the repository cannot tell what follows."""
+    plain = Service.tail
+    refusals: list[int] = []
+
+    def refuse(self: Service, request: Request) -> Awaitable[None] | None:
+        if refusals:
+            refusals.pop()
+            raise varlog.Unavailable("ask again later")
+        return plain(self, request)
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, ordering=ordering) as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as other,
+        ):
+            await log.append(b"a")
+            stale = other.log("orders")
+            assert await stale.tail() == 1
+            if sealed == "before":
+                await log.reconfigure(roll=True)
+            else:
+                monkeypatch.setattr(tail, "complete_last_segment", end)
+            assert (await log.append(b"b")).glsn == 2
+            refusals.extend(range(3))
+            assert await stale.tail(timeout=TIMEOUT_S) == 2
+            assert not refusals
+
+    async def end(*_: object) -> None:
+        if refusals:
+            raise Over
+
+    monkeypatch.setattr(Service, "tail", refuse)
+    monkeypatch.setattr(Routes, "_watch_once", watches_nothing)
+    monkeypatch.setattr(tail, "MEMBERS_FIRST_SECONDS", TIMEOUT_S)
+    run(story())
+
+
 def test_a_log_that_was_made_anew_is_not_filled_up_to_where_the_old_one_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +425,45 @@ def test_whose_grant_was_lost_on_its_way_gets_the_position_all_the_same(
     run(story())
 
 
+async def ask_tail(log: varlog.Log, timeout: float) -> None:
+    assert await log.tail(timeout=timeout) == 2
+
+
+async def read_last(log: varlog.Log, timeout: float) -> None:
+    with pytest.raises(varlog.Junk):
+        await log.read(2, timeout=timeout)
+
+
+async def trim(log: varlog.Log, timeout: float) -> None:
+    await log.trim(1, timeout=timeout)
+
+
+@pytest.mark.parametrize("ask", [ask_tail, read_last, trim])
+def test_who_has_little_time_gets_past_a_hole_when_he_asks_again(
+    tmp_path: Path, ask: Callable[[varlog.Log, float], Awaitable[None]]
+) -> None:
+    """Each time he sees it for less long than what has to pass before it is filled."""
+    patience = FILL_SECONDS / 2
+
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            info = await log.info()
+            stream = info.chain[-1].streams[0]
+            peer = await cluster.to_node(stream.members[0])
+            request = pb.GrantRequest(log=info.id, segment=1, stream=stream.id, count=1, base=1)
+            await peer.call(Method.GRANT, request, timeout=TIMEOUT_S)
+            async with asyncio.timeout(TIMEOUT_S):
+                while True:
+                    try:
+                        await ask(log, patience)
+                    except (varlog.Timeout, varlog.Unavailable, varlog.OutcomeUnknown):
+                        continue
+                    break
+
+    run(story())
+
+
 @pytest.mark.parametrize("gives_up", ["in time", "cancelled"])
 def test_where_it_cannot_be_told_whether_a_position_is_taken_it_is_asked_no_longer_than_somebody_waits(
     tmp_path: Path, questions: Questions, gives_up: str
@@ -402,6 +485,26 @@ def test_where_it_cannot_be_told_whether_a_position_is_taken_it_is_asked_no_long
             else:
                 with pytest.raises((varlog.OutcomeUnknown, varlog.Timeout)):
                     await appending
+            async with asyncio.timeout(TIMEOUT_S):
+                while not all(writer.idle for writer in log._appender._writers.values()):
+                    await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_conditional_append_that_was_asked_for_again_is_kept_no_longer_than_somebody_waits(
+    tmp_path: Path, questions: Questions
+) -> None:
+    async def story() -> None:
+        async with log_of(tmp_path, ordering="sequencer") as (cluster, log):
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            questions.deaf = cluster.nodes[members[1]]._replicas
+            await cluster.stop_repository()
+            with pytest.raises(varlog.OutcomeUnknown) as unknown:
+                await log.append(b"b", expect=1, timeout=2.0)
+            with pytest.raises(varlog.OutcomeUnknown):
+                await log.retry(unknown.value.token, timeout=0.1)
             async with asyncio.timeout(TIMEOUT_S):
                 while not all(writer.idle for writer in log._appender._writers.values()):
                     await asyncio.sleep(0.01)

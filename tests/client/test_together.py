@@ -6,8 +6,11 @@ from collections.abc import Callable, Coroutine
 import pytest
 from tests.servers import run
 from tests.soon import soon
+from tests.transport.pipe import ManualClock
 
-from varlog.base.errors import Timeout, Unavailable
+from varlog.base.errors import NotFound, Timeout, Unavailable
+from varlog.client import together
+from varlog.client.limits import SUPERSEDED_SECONDS
 from varlog.client.together import Together
 from varlog.runtime.clock import RealClock
 from varlog.runtime.scope import Scope
@@ -51,24 +54,108 @@ def test_who_asks_at_once_shares_a_question_and_who_comes_later_gets_another() -
         late = [questions.ask() for _ in range(3)]
         await soon()
         assert len(questions.answers) == 2
-        questions.answers[1].set_result(None)
-        assert await asyncio.gather(*late) == [1, 1, 1]
         questions.answers[0].set_result(None)
         assert await asyncio.gather(*early) == [0, 0, 0]
+        await soon()
+        assert not any(asking.done() for asking in late), "it had left before they asked"
+        questions.answers[1].set_result(None)
+        assert await asyncio.gather(*late) == [1, 1, 1]
         assert not questions.together.is_asking
 
     tell(story)
 
 
-def test_who_waits_longer_asks_anew_and_who_waits_less_long_shares() -> None:
+def test_who_waits_is_content_with_a_later_answer() -> None:
+    async def story(questions: Questions) -> None:
+        asking = []
+        for _ in range(2):
+            asking.append(questions.ask())
+            await soon()
+        questions.answers[1].set_result(None)
+        assert await asyncio.gather(*asking) == [1, 1]
+        await soon()
+        assert questions.answers[0].cancelled(), "nobody waits for it any more"
+        assert not questions.together.is_asking
+
+    tell(story)
+
+
+def test_a_question_may_take_as_long_as_any_who_shares_it_waits() -> None:
     async def story(questions: Questions) -> None:
         asking = [questions.ask(seconds) for seconds in (0.01, PATIENT_S, PATIENT_S / 2)]
-        await soon()
-        assert questions.patience == [0.01, PATIENT_S]
         with pytest.raises(Timeout):
             await asking[0]
+        assert questions.patience == pytest.approx([PATIENT_S], abs=1.0)
+        questions.answers[0].set_result(None)
+        assert await asyncio.gather(*asking[1:]) == [0, 0]
+
+    tell(story)
+
+
+def test_however_many_ask_one_after_the_other_two_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "SUPERSEDED_SECONDS", PATIENT_S)
+
+    async def story(questions: Questions) -> None:
+        asking = []
+        for _ in range(10):
+            asking.append(questions.ask())
+            await soon()
+        assert len(questions.answers) == 2
+        questions.answers[0].set_result(None)
+        await soon()
+        assert len(questions.answers) == 3
+        assert [each.done() for each in asking] == [True] + 9 * [False]
         questions.answers[1].set_result(None)
-        assert await asyncio.gather(*asking[1:]) == [1, 1]
+        await soon()
+        assert len(questions.answers) == 3, "nobody has asked since the third left"
+        questions.answers[2].set_result(None)
+        assert await asyncio.gather(*asking) == [0, 1] + 8 * [2]
+        assert not questions.together.is_asking
+
+    tell(story)
+
+
+def test_questions_that_take_long_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for the oldest waits for the newest instead; what a question has grows, so that one is answered."""
+
+    async def story(questions: Questions) -> None:
+        clock = questions.together._clock = ManualClock()
+        asking = []
+        for _ in range(3):
+            asking.append(questions.ask())
+            await soon()
+        assert len(questions.answers) == 2
+        await clock.advance(SUPERSEDED_SECONDS)
+        assert [answer.cancelled() for answer in questions.answers] == [True, False, False]
+        asking.append(questions.ask())
+        await soon()
+        await clock.advance(SUPERSEDED_SECONDS)
+        assert len(questions.answers) == 3, "it has twice the time"
+        await clock.advance(1.5 * SUPERSEDED_SECONDS)
+        assert [answer.cancelled() for answer in questions.answers] == [True, True, False, False]
+        questions.answers[2].set_result(None)
+        assert await asyncio.gather(*asking[:3]) == [2, 2, 2]
+        await soon()
+        assert not asking[3].done()
+        questions.answers[3].set_result(None)
+        assert await asking[3] == 3
+        assert not questions.together.is_asking
+
+    tell(story)
+
+
+def test_an_error_is_for_those_alone_who_wait_for_that_question() -> None:
+    async def story(questions: Questions) -> None:
+        early = questions.ask()
+        await soon()
+        late = [questions.ask() for _ in range(2)]
+        await soon()
+        questions.answers[1].set_exception(NotFound("there is no such log"))
+        for waiting in late:
+            with pytest.raises(NotFound):
+                await waiting
+        questions.answers[0].set_result(None)
+        assert await early == 0
 
     tell(story)
 

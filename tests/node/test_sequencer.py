@@ -120,9 +120,21 @@ def test_a_condition_is_decided_by_the_next_position() -> None:
             sequencer.grant(1, wrong)
         assert conflict.value.tail == 2
     assert sequencer.grant(1, 3) == (3, 0), "who was refused took nothing"
-    with pytest.raises(Conflict):
-        sequencer.grant(2, 4)
     assert sequencer.grant(2, 5) == (5, 1), "two do not fit before the edge: the next for them is behind it"
+
+
+def test_who_expects_the_next_position_where_his_batch_does_not_fit_moves_it_behind_the_edge() -> None:
+    """He is granted nothing, and told what he is to fill; else the next position would never be that of his batch."""
+    sequencer = counter(unit=4, streams=2)
+    assert sequencer.grant(2, None) == (1, 0)
+    assert sequencer.grant_expected(3, 3, b"one", 0) == (0, 2)
+    assert sequencer.granted == 5
+    assert sequencer.grant_expected(3, 3, b"one", 0) == (0, 2), "asked again, as the answer was lost"
+    with pytest.raises(Conflict) as conflict:
+        sequencer.grant_expected(3, 3, b"two", 0)
+    assert conflict.value.tail == 4
+    assert sequencer.grant_expected(3, 5, b"one", 1) == (5, 0)
+    assert sequencer.granted == 8
 
 
 def test_who_asks_again_for_what_he_was_granted_is_granted_it_again() -> None:

@@ -1,11 +1,12 @@
 """Scopes: order of cancellation, waiting, and errors nobody awaits."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from varlog.base.errors import Unavailable
-from varlog.runtime.scope import Scope, result_of
+from varlog.runtime.scope import Scope, all_of, result_of
 
 
 async def turns(count: int = 5) -> None:
@@ -178,6 +179,54 @@ def test_closing_twice_at_once_is_fine_and_one_that_gives_up_does_not_stop_the_o
         assert not second.done()
         hold.set()
         await second
+
+    asyncio.run(main())
+
+
+def test_works_are_done_at_the_same_time_and_their_results_are_in_order() -> None:
+    async def main() -> None:
+        events = [asyncio.Event() for _ in range(3)]
+
+        async def work(number: int) -> int:
+            if number:
+                await events[number].wait()
+            if number + 1 < len(events):
+                events[number + 1].set()
+            return number
+
+        assert await all_of([work(number) for number in reversed(range(3))], "work") == [2, 1, 0]
+        nothing: list[int] = await all_of([], "work")
+        assert nothing == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_the_first_error_ends_all_works_and_so_does_who_gives_up(cancelled: bool) -> None:
+    async def main() -> None:
+        ended: list[int] = []
+        lost: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(context))
+
+        async def work(number: int) -> None:
+            try:
+                await (turns(3) if number == 2 and not cancelled else asyncio.Event().wait())
+                raise Unavailable(str(number))
+            finally:
+                await turns(3)
+                ended.append(number)
+
+        working = asyncio.create_task(all_of([work(number) for number in range(4)], "work"))
+        await turns(2)
+        if cancelled:
+            working.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await working
+        else:
+            with pytest.raises(Unavailable, match="2"):
+                await working
+        assert sorted(ended) == [0, 1, 2, 3]
+        assert not lost
 
     asyncio.run(main())
 

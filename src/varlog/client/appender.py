@@ -138,8 +138,8 @@ class Appender:
             columns.payloads, keys=columns.keys, headers=columns.headers, time_us=self.wall_us(), compress=compress
         )
 
-    def find(self, token: ProducerToken) -> "asyncio.Future[Ack] | None":
-        """The outcome of a send that is still open here, if it is."""
+    def find(self, token: ProducerToken, timeout: float) -> "asyncio.Future[Ack] | None":
+        """The outcome of a send that is still open here, if it is, for somebody who waits so long."""
         for writer in self._writers.values():
             for session in writer.sessions():
                 flight = session.unresolved.get(token.sequence)
@@ -147,7 +147,10 @@ class Appender:
                     batch = flight.batch
                     assert isinstance(batch, Gathered)
                     writer.hurry(session)
-                    return batch.join(token)
+                    deadline = self._now() + timeout
+                    if deadline < self._deadlines.at:
+                        self._deadlines.announce(deadline, self._now())
+                    return batch.join(token, deadline)
         return None
 
     def close(self) -> None:

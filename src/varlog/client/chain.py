@@ -69,8 +69,6 @@ class Chain:
         self._stripes = stripes
         self._last = len(route.members) - 1
         self._told = Slot(0)
-        self._gap: tuple[Slot, float] = (Slot(0), 0.0)
-        """The slot that the head was last seen to lack, and since when."""
 
     # ------------------------------------------------------------ writing
 
@@ -106,7 +104,7 @@ class Chain:
             if place:
                 await self._copy(place, missing, before)
             elif await self._is_overdue(missing):
-                await self._fill(before)
+                await self._fill(missing, before)
         except Sealed as sealed:
             raise Over from sealed
         except Gap:
@@ -188,7 +186,7 @@ class Chain:
             if has < min(need, head):
                 await self._copy(place, has, min(need, head))
         if head < need and await self._is_overdue(head):
-            await self._fill(need)
+            await self._fill(head, need)
 
     async def _copy(self, place: int, start: Slot, end: Slot) -> None:
         """Give a member what the one before it has."""
@@ -208,19 +206,15 @@ class Chain:
     async def _is_overdue(self, missing: Slot) -> bool:
         """Whether the head has lacked a slot for so long that it may be filled; if not, waits a little."""
         now = self._clock.now()
-        slot, since = self._gap
-        if slot != missing:
-            self._gap = (missing, now)
-        elif now - since >= FILL_SECONDS:
+        if now - self._context.holes.since(self.route, missing, now) >= FILL_SECONDS:
             return True
         await self._clock.sleep(FILL_STEP_SECONDS)
         return False
 
-    async def _fill(self, before: Slot) -> None:
+    async def _fill(self, start: Slot, before: Slot) -> None:
         """Put junk where the head goes on, up to what has come since or to the slot that is needed."""
         status = await self._status(0)
-        start = Slot(status.contiguous)
-        if start != self._gap[0]:
+        if status.contiguous != start:
             return
         end = min(before, Slot(status.ahead)) if status.ahead else before
         pieces = self._pieces(start, end)

@@ -290,11 +290,20 @@ class ChainWriter:
         if self._session.claim:
             request.producer, request.claim = self._session.producer, self._session.claim
         failures = 0
+        given_back = False
         while True:
             if self._over.is_set():
                 raise Over
             try:
-                reply = await self._ask(request)
+                reply: pb.GrantReply = (await self._ask(request)).message
+                if not reply.first:  # behind what is left here it fits, for whoever expects it there
+                    if not given_back:
+                        given_back = True
+                        self._give_back(Glsn(request.expect), reply.skipped)
+                    raise Conflict(
+                        f"{request.count} entries do not fit a stripe from position {request.expect} on",
+                        request.expect + reply.skipped - 1,
+                    )
             except Sealed as sealed:
                 raise Over from sealed
             except Conflict:
@@ -308,8 +317,7 @@ class ChainWriter:
                 self.stalled = True
                 await self._wait_to_ask_again(failures := failures + 1)
                 continue
-            message: pb.GrantReply = reply.message
-            return Glsn(message.first), message.skipped
+            return Glsn(reply.first), reply.skipped
 
     async def _is_last(self) -> bool:
         """Whether the sequencer's word on where the log ends holds: an old one knows nothing of what has followed."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from varlog.base.ids import Glsn
 from varlog.client.choice import Choice
 from varlog.client.hints import Hints
+from varlog.client.holes import Holes
 from varlog.client.repository import Repositories
 from varlog.client.routes import Routes
 from varlog.client.together import Together
@@ -28,5 +29,6 @@ class LogContext:
     archives: Archives
     tails: Together[Glsn]
     """Questions for the tail."""
+    holes: Holes = field(default_factory=Holes)
     on_close: list[Callable[[], None]] = field(default_factory=list)
     """Called when the connection to the cluster is closed."""

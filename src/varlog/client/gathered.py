@@ -110,9 +110,9 @@ class Gathered:
         why = "the append was sent, and not answered in time"
         return self._appends.fail(lambda index, count: self._unknown(index, count, why), now)
 
-    def join(self, token: ProducerToken) -> "asyncio.Future[Ack] | None":
+    def join(self, token: ProducerToken, deadline: float) -> "asyncio.Future[Ack] | None":
         """Wait for the append that a token of this batch names; None if it names no append."""
-        return self._appends.join(token.index, token.count)
+        return self._appends.join(token.index, token.count, deadline)
 
     def _unknown(self, index: int, count: int, why: str) -> OutcomeUnknown:
         self.told = True

@@ -162,14 +162,17 @@ class Appends:
                 following = min(following, deadline)
         return following
 
-    def join(self, index: int, count: int) -> "asyncio.Future[Ack] | None":
-        """Wait with whoever waits for just these entries, or in place of him if he gave up."""
+    def join(self, index: int, count: int, deadline: float) -> "asyncio.Future[Ack] | None":
+        """Wait with whoever waits for just these entries, or in place of him if he gave up; until `deadline` at least.
+
+        Not for ever: what somebody waits for is kept, and asked for.
+        """
         for at, (future, *span) in enumerate(self.spans()):
             if span == [index, count]:
                 if future.done():
                     future = self.futures[at] = asyncio.get_running_loop().create_future()
                     future.add_done_callback(_retrieve)
-                    self.deadlines[at] = inf
+                self.deadlines[at] = max(self.deadlines[at], deadline)
                 return future
         return None
 

@@ -62,6 +62,12 @@ STORE_SECONDS = 0.5
 MEMBERS_FIRST_SECONDS = 0.05
 """How long members are asked for the tail alone; then the repository is, too, and whoever knows it first is heard."""
 
+QUESTIONS_UNDER_WAY = 2
+"""For the tail of a log, or for its record, however many ask: one that left after they asked is good for all."""
+
+SUPERSEDED_SECONDS = 0.1
+"""Such a question that was not answered for so long is no longer waited for by those who come after it."""
+
 FILL_SECONDS = 1.0
 """A position that was granted and that the head of its chain lacks for so long is given up. Longer than a writer's
 timeout; one that was even slower finds its place taken, and is granted another."""

@@ -1,7 +1,7 @@
 """A log, as an application uses it. Every call has a deadline and ends in a typed error."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -18,7 +18,7 @@ from varlog.client.errors import unsupported
 from varlog.client.limits import LINGER_SECONDS, PATIENCE_SECONDS, PRODUCER_BATCH_BYTES, PRODUCER_BYTES
 from varlog.client.lookup import find_time, read_entry
 from varlog.client.producer import Producer
-from varlog.client.questions import ask_by_id, ask_tail
+from varlog.client.questions import ask_by_id, ask_tail, time_left
 from varlog.client.reconfigure import reconfiguration, reconfigure_log
 from varlog.client.replica import Replica
 from varlog.client.retry import Retry, check_token
@@ -90,26 +90,31 @@ class Log:
         """Append several entries, all or none of them, at consecutive positions.
 
         `key` and a single mapping of `headers` go to every entry; `keys` and a list of headers one by one.
+        With `expect`, as in `append`, the first gets that position or none does. In a log of several streams it is also
+        a `Conflict` that the batch does not fit there before the edge of a stripe: what is left before the edge is then
+        given up, and behind it, at `Conflict.tail + 1`, the batch fits.
         """
         return await self._append(many_entries(payloads, key, keys, headers), expect, stream, compress, timeout)
 
     async def _append(
         self, columns: Columns, expect: int | None, stream: int | None, compress: bool, timeout: float | None
     ) -> Ack:
+        seconds = self._seconds(timeout)
         if expect is not None:
-            await self._refuse("conditional_append", timeout)
+            left = time_left(self._context, seconds)
+            await self._refuse("conditional_append", left)
+            seconds = left()
         if compress:
             check_compression()
         position = None if expect is None else check_position(expect, "expect")
-        return await self._appender.append(columns, check_stream(stream), compress, self._seconds(timeout), position)
+        return await self._appender.append(columns, check_stream(stream), compress, seconds, position)
 
-    async def _refuse(self, capability: str, timeout: float | None) -> None:
+    async def _refuse(self, capability: str, left: Callable[[], float]) -> None:
         """By what the log is now: what is known of it may be from before it was changed."""
-        seconds = self._seconds(timeout)
-        info = await self._context.routes.resolve(seconds)
+        info = await self._context.routes.resolve(left())
         if capability not in _capabilities(info):
-            await self._context.routes.refresh(seconds)
-            info = await self._context.routes.resolve(seconds)
+            await self._context.routes.refresh(left())
+            info = await self._context.routes.resolve(left())
         if capability not in _capabilities(info):
             raise unsupported(capability, info.ordering)
 
@@ -122,11 +127,12 @@ class Log:
         """
         checked = check_token(token)
         seconds = self._seconds(timeout)
+        left = time_left(self._context, seconds)
         await self._context.routes.resolve(seconds)
-        open_one = self._appender.find(checked)
+        open_one = self._appender.find(checked, left())
         if open_one is not None:
-            return await self._await_open(open_one, checked, seconds)
-        return await Retry(self._context, checked).run(seconds)
+            return await self._await_open(open_one, checked, left())
+        return await Retry(self._context, checked).run(left())
 
     async def _await_open(self, future: "asyncio.Future[Ack]", token: ProducerToken, seconds: float) -> Ack:
         try:
@@ -217,13 +223,14 @@ class Log:
         What of it is in the log's archive can still be read, from there.
         """
         position = check_position(upto, "upto", 0)
-        if (await self._context.routes.resolve(self._seconds(timeout))).ordering == "sequencer":
-            await ask_tail(self._context, self._seconds(timeout))  # what is trimmed is written before
+        left = time_left(self._context, self._seconds(timeout))
+        if (await self._context.routes.resolve(left())).ordering == "sequencer":
+            await ask_tail(self._context, left())  # what is trimmed is written before
         await ask_by_id(
             self._context,
             Method.TRIM_LOG,
             lambda log: pb.TrimLogRequest(log=log, upto=position),
-            self._seconds(timeout),
+            left(),
             changes=True,
         )
 
@@ -307,8 +314,9 @@ class Log:
 
     async def info(self, *, timeout: float | None = None) -> LogDescription:
         """The log's settings and streams, asked for anew."""
-        await self._context.routes.refresh(self._seconds(timeout))
-        return describe_log(await self._context.routes.resolve(self._seconds(timeout)))
+        left = time_left(self._context, self._seconds(timeout))
+        await self._context.routes.refresh(left())
+        return describe_log(await self._context.routes.resolve(left()))
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from varlog.client.context import LogContext
 from varlog.client.limits import FIRST_PAUSE_AT_END_SECONDS, SHORTEST_ATTEMPT_SECONDS
 from varlog.client.repository import pause
 from varlog.core.ordering.sequencer import Stripes
+from varlog.runtime.scope import all_of
 from varlog.runtime.timeout import within
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
@@ -30,16 +31,17 @@ async def ask_by_id(
     context: LogContext, method: Method, make: Callable[[LogId], Message], timeout: float, *, changes: bool = False
 ) -> Message:
     """Ask about the log by its id; one that was removed and made anew has another, which is found out."""
+    left = time_left(context, timeout)
     known = context.routes.info is not None
-    info = await context.routes.resolve(timeout)
+    info = await context.routes.resolve(left())
     try:
-        return await context.repositories.call(method, make(LogId(info.id)), timeout=timeout, changes=changes)
+        return await context.repositories.call(method, make(LogId(info.id)), timeout=left(), changes=changes)
     except NotFound:
         if not known:
             raise
-    await context.routes.refresh(timeout)
-    info = await context.routes.resolve(timeout)
-    return await context.repositories.call(method, make(LogId(info.id)), timeout=timeout, changes=changes)
+    await context.routes.refresh(left())
+    info = await context.routes.resolve(left())
+    return await context.repositories.call(method, make(LogId(info.id)), timeout=left(), changes=changes)
 
 
 async def ask_tail(context: LogContext, timeout: float) -> pb.TailReply:
@@ -91,8 +93,11 @@ async def complete_last_segment(context: LogContext, last: LastSegment, end: int
     if not streams or not streams[-1].written_by_clients or not streams[-1].writable:
         return
     stripes = context.routes.stripes(streams[-1])
-    for route in context.routes.siblings(streams[-1]):
-        await Chain(context, route, stripes).complete(stripes.slots(route.index, end))
+    siblings = context.routes.siblings(streams[-1])
+    await all_of(
+        [Chain(context, route, stripes).complete(stripes.slots(route.index, end)) for route in siblings],
+        "complete a stream",  # at once: a hole in each would take as long for each
+    )
 
 
 async def committed_slots(context: LogContext, timeout: float) -> dict[StreamId, Slot]:

@@ -5,7 +5,7 @@ leader, sequencer      the members are asked (`core.ordering.tail`), and beside 
                        the repository, which knows what follows, or will soon. The first good answer is taken: it
                        matters little that members are slow or away, or the repository is, while the others are not
 
-Callers who ask at once share the questions.
+Callers share the questions (`together`).
 """
 
 import asyncio
@@ -17,8 +17,15 @@ from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.base.ids import Epoch, Glsn, LogId, NodeId, Slot
 from varlog.client.chain import Over
 from varlog.client.context import LogContext
-from varlog.client.limits import ATTEMPT_SECONDS, MEMBERS_FIRST_SECONDS, SHORTEST_ATTEMPT_SECONDS, STORE_SECONDS
+from varlog.client.limits import (
+    ATTEMPT_SECONDS,
+    FIRST_PAUSE_AT_END_SECONDS,
+    MEMBERS_FIRST_SECONDS,
+    SHORTEST_ATTEMPT_SECONDS,
+    STORE_SECONDS,
+)
 from varlog.client.questions import LastSegment, ask_by_id, ask_tail, complete_last_segment, last_segment
+from varlog.client.repository import pause
 from varlog.core.ordering.tail import JournalTail, NumberedTail, Tail, Word, open_enough
 from varlog.runtime.polling import Heard, poll
 from varlog.runtime.timeout import within
@@ -44,11 +51,27 @@ async def _fresh_tail(context: LogContext, timeout: float) -> Glsn:
             await within(clock, max(0.0, deadline - clock.now()), complete_last_segment(context, last, found))
             if last_segment(context) == last:
                 return Glsn(found - 1)
+            raise Over
         except Timeout:
             raise
         except (Over, VarlogError):
-            pass
+            return await _ask_what_follows(context, deadline)
     return Glsn((await ask_tail(context, max(0.001, deadline - clock.now()))).tail)
+
+
+async def _ask_what_follows(context: LogContext, deadline: float) -> Glsn:
+    """Of a segment that has just ended: while its end is not on record the repository cannot tell either."""
+    clock = context.world.clock
+    failures = 0
+    while True:
+        try:
+            return Glsn((await ask_tail(context, max(0.001, deadline - clock.now()))).tail)
+        except VarlogError as error:
+            left = deadline - clock.now()
+            if not error.retryable or left <= SHORTEST_ATTEMPT_SECONDS:
+                raise
+            failures += 1
+            await clock.sleep(min(left, pause(context.world, failures, FIRST_PAUSE_AT_END_SECONDS)))
 
 
 async def is_last_segment(context: LogContext, log: LogId, epoch: Epoch) -> bool:
@@ -133,8 +156,8 @@ class _Question:
             self._reply = await self._repository(self._left)
         except VarlogError as error:
             self._error = error
-            if error.retryable and not self._in_vain.is_set() and self._left > SHORTEST_ATTEMPT_SECONDS:
-                return Heard.AGAIN  # until then members may answer
+            if error.retryable and self._left > SHORTEST_ATTEMPT_SECONDS:
+                return Heard.AGAIN  # until then members may answer, or it may know what follows
         return Heard.ENOUGH
 
     @property

@@ -78,7 +78,11 @@ class Sequencer:
         return granted
 
     def grant(self, count: int, expect: int | None) -> tuple[Glsn, int]:
-        """Positions for a batch: the first, and how many before it are left to the caller to fill."""
+        """Positions for a batch: the first, and how many before it are left to the caller to fill.
+
+        The first is 0 if the batch was expected where it does not fit before the edge of a stripe: it is granted
+        nothing, and what is left there is for the caller to fill. Where the log ends then, it fits.
+        """
         stripes = self._stripes_if_open()
         if not 0 < count <= limits.BATCH_ENTRIES:
             raise InvalidArgument(f"a batch has 1 to {limits.BATCH_ENTRIES} entries, not {count}")
@@ -87,6 +91,9 @@ class Sequencer:
             raise InvalidArgument(f"a batch of {count} entries is larger than a stripe, which has {stripes.unit}")
         skipped = room if room is not None and room < count else 0
         first = Glsn(self._next + skipped)
+        if skipped and expect == self._next:
+            self._next = first
+            return Glsn(0), skipped
         if expect not in (None, first):
             raise Conflict(f"position {expect} was expected, the next one is {first}", first - 1)
         self._next = Glsn(first + count)

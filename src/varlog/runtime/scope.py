@@ -5,7 +5,7 @@ cancelled in the order of their creation, so that a simulated run is the same ru
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from varlog.base.errors import Unavailable, VarlogError
@@ -84,6 +84,16 @@ class Scope:
             error = task.exception()
             if error is not None:
                 self._on_defect(error)
+
+
+async def all_of(works: Sequence[Coroutine[Any, Any, Result]], name: str) -> list[Result]:
+    """The results of works that are done at the same time; the first error ends the others, and they are waited for."""
+    scope = Scope()
+    tasks = [scope.spawn(work, name) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await scope.close()
 
 
 async def result_of(task: "asyncio.Task[Result]", ended: str) -> Result:
