@@ -12,7 +12,7 @@ from tests.servers import run, servers
 import varlog
 from varlog.base import limits
 from varlog.base.errors import Fenced, OutcomeUnknown, Unavailable
-from varlog.client import chain, claim, outlet
+from varlog.client import chain, claim, outlet, past
 from varlog.client.context import LogContext
 from varlog.client.past import Past
 from varlog.node.verbs import Verbs
@@ -169,7 +169,7 @@ def test_what_is_sent_while_another_of_the_name_looks_where_to_go_on_is_there_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stream has ended, and so has the one in which it has just not found it."""
-    plain = outlet.look_back
+    plain = past.look_back
 
     async def story() -> None:
         async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
