@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from varlog.base.errors import Timeout, Unavailable, VarlogError
 from varlog.client.errors import CLOSED
-from varlog.client.limits import GRACE_SECONDS, QUESTIONS_UNDER_WAY, SUPERSEDED_SECONDS
+from varlog.client.limits import GRACE_SECONDS, QUESTIONS_UNDER_WAY, SHORTEST_ATTEMPT_SECONDS, SUPERSEDED_SECONDS
 from varlog.ports import Clock
 from varlog.ports.clock import Timer
 from varlog.runtime.scope import Scope, report_defect
@@ -79,7 +79,7 @@ class Together(Generic[Answer]):
             return
         if len(self._under_way) >= QUESTIONS_UNDER_WAY:
             wait = self._under_way[-1].left_at + self._time - self._clock.now()
-            if wait > 0:
+            if wait > SHORTEST_ATTEMPT_SECONDS:
                 self._timer = self._timer or self._clock.call_later(wait, self._time_is_up)
                 return
             self._time *= 2
