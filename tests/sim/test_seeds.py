@@ -63,6 +63,8 @@ ONCE_FAILED: dict[int, str] = {
     4246: "the same, while the connection took nothing more (find)",
     6068: "a leader that had failed, and could not take in what it had committed, told the tail (I10)",
     8396: "a producer that was followed went on in the next segment by what it had heard in the last (I5)",
+    135: "of questions for a tail the next left again and again, in a moment in which no clock moves (steps)",
+    1301: "who leads a log that is stuck was asked for its tail fifty times a second by each who waits (steps)",
     8493: "a tail that was granted, and never written before its log was sealed, was told (I10)",
     4996: "a log was trimmed by size into entries whose senders had no answer, which the checker took for none (I13)",
     653: "what was sent while its segment was being sealed was trimmed with what is older than the next one (I13)",

@@ -47,6 +47,9 @@ from varlog.wire.proto import varlog_pb2 as pb
 LED_TAIL_S = 2.0
 """So long a question for the tail waits for a log's leader, or for the next one."""
 LED_PAUSE_S = 0.02
+"""Before he is asked again, at first,"""
+LED_PAUSE_SHARE = 0.25
+"""and later so much of the time that it has taken: a log may be stuck for long, and many may ask."""
 ROLE = "leader"
 """Of the repository on an embedded store, which is the only one."""
 
@@ -241,7 +244,7 @@ class Service:
     async def _tail_by_leader(self, request: Request) -> None:
         """Who numbers entries knows. That nobody had followed is certain if we still lead after it answered (I10)."""
         clock = self._world.clock
-        deadline = clock.now() + LED_TAIL_S
+        began = clock.now()
         while True:
             log = self._catalog.log(request.message.log)
             if log.sealed or log.chain[-1].ordering == "cut":
@@ -250,7 +253,7 @@ class Service:
             try:
                 tail = await self._led_tail(log)
             except (Unavailable, NotFound, WrongWriter, Timeout) as error:
-                if clock.now() > deadline:
+                if clock.now() > began + LED_TAIL_S:
                     raise Unavailable(f"the leader of log {log.name!r} does not answer: {error.message}") from error
             else:
                 await self._freshness.confirmed()
@@ -258,7 +261,8 @@ class Service:
                 if now.chain[-1].epoch == log.chain[-1].epoch and not now.sealed:
                     request.reply(pb.TailReply(tail=tail, trimmed=now.trimmed, segment=now.chain[-1].epoch))
                     return
-            await clock.sleep(LED_PAUSE_S)  # it is being replaced, or just was
+            # it is being replaced, or just was
+            await clock.sleep(max(LED_PAUSE_S, LED_PAUSE_SHARE * (clock.now() - began)))
 
     async def _led_tail(self, log: pb.LogInfo) -> int:
         segment = log.chain[-1]
