@@ -63,6 +63,7 @@ ONCE_FAILED: dict[int, str] = {
     4246: "the same, while the connection took nothing more (find)",
     6068: "a leader that had failed, and could not take in what it had committed, told the tail (I10)",
     8396: "a producer that was followed went on in the next segment by what it had heard in the last (I5)",
+    4748: "a copy that nobody waited for took a member's place just before files were read (judged wrongly)",
     135: "of questions for a tail the next left again and again, in a moment in which no clock moves (steps)",
     1301: "who leads a log that is stuck was asked for its tail fifty times a second by each who waits (steps)",
     8493: "a tail that was granted, and never written before its log was sealed, was told (I10)",

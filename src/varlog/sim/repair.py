@@ -39,7 +39,7 @@ class Repair:
         """Until streams that lost a member for good are replaced, where that can be, or time is up."""
         deadline = self._loop.now + seconds
         while True:
-            await self._look(admin)
+            await self.look(admin)
             if all(map(self._is_whole, self.infos.values())) or self._loop.now > deadline:
                 return
             await admin.clock.sleep(0.5)
@@ -57,7 +57,7 @@ class Repair:
         began = self._loop.now
         deadline = began + BOUND_SECONDS
         while self._loop.now < deadline:
-            await self._look(admin)
+            await self.look(admin)
             reply = await self.ask(admin, Method.STATUS, pb.StatusRequest())
             assert isinstance(reply, pb.StatusReply)
             states = {(each.log, each.stream): list(each.replicas) for log in reply.logs for each in log.streams}
@@ -96,7 +96,7 @@ class Repair:
         while True:
             try:
                 status = await cluster.status()
-                await self._look(admin)
+                await self.look(admin)
                 alarms = self._false_alarms(status)
             except VarlogError as error:
                 alarms = [Violation("status", "", f"cannot be asked for: {error!r}")]
@@ -118,7 +118,7 @@ class Repair:
 
     # ------------------------------------------------------------ asking
 
-    async def _look(self, admin: Process) -> None:
+    async def look(self, admin: Process) -> None:
         self.infos = {name: await self._log_info(admin, name) for name in self._log_names}
 
     async def _log_info(self, admin: Process, name: str) -> pb.LogInfo:
