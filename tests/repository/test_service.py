@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from tests.servers import TIMEOUT_S, append, batch, run, servers
 
+import varlog
 from varlog.base.errors import (
     AlreadyExists,
+    ConnectionLost,
     InvalidArgument,
     NotFound,
     NotLeader,
@@ -152,6 +154,31 @@ def test_a_node_that_was_away_gets_the_commits_it_missed(tmp_path: Path) -> None
             replica = cluster.nodes[members[2]].replicas.all()[0]
             while replica.log.committed < 2:
                 await asyncio.sleep(0.01)
+
+    run(story())
+
+
+@pytest.mark.parametrize("ordering", ["cut", "leader"])
+def test_an_append_whose_client_has_gone_is_in_the_log(ordering: str, tmp_path: Path) -> None:
+    """It had reached the stream, and nobody was there any more to hear of its place (S5)."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=2) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering=ordering, replicas=2, streams=1)
+            peer = await cluster.to_repository()
+            info = (await peer.call(Method.GET_LOG, pb.GetLogRequest(name="orders"), timeout=TIMEOUT_S)).message
+            assert isinstance(info, pb.LogInfo)
+            dying = await cluster.to_node(info.chain[0].streams[0].members[0])
+            request = pb.AppendRequest(log=info.id, segment=1, stream=1).SerializeToString()
+            answer = dying.start_call(Method.APPEND, request, [batch(b"last words")], timeout=TIMEOUT_S)
+            dying.close()
+            with pytest.raises(ConnectionLost):
+                await answer
+            read = [(entry.glsn, entry.payload) async for entry in log.subscribe(start=1, stop=2)]
+            assert read == [(1, b"last words")]
 
     run(story())
 
