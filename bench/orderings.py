@@ -1,6 +1,6 @@
 """All that is wanted of the orderings, in one run: appends, switches, takeovers, and a repository that is stopped.
 
-./run python -m bench.orderings                everything, ten minutes and up to 60 GB
+./run python -m bench.orderings                everything, a quarter of an hour and up to 60 GB
 ./run python -m bench.orderings --quick        two minutes: whether it works, not what it reaches
 ./run python -m bench.orderings --switches     the switches alone, as bench.switches
 
@@ -19,16 +19,24 @@ from pathlib import Path
 from bench import away, journal, rates, switches, takeover
 from bench.cluster import running_cluster
 from bench.figures import Figure, print_table
+from bench.scratch import clear, need
 from varlog.runtime.loop import run
+
+
+MOST_GB = 60
+QUICK_GB = 15
 
 
 def everything(folder: Path, *, quick: bool) -> Iterator[Figure]:
     say("appends under each ordering")
     with running_cluster(folder) as cluster:
         yield from run(rates.measure(cluster, folder, rates.QUICK if quick else rates.Pace()))
+    clear()
     yield from only_switches(folder, quick=quick)
+    clear()
     say("takeovers")
     yield from takeover.measure(folder, 1 if quick else takeover.ROUNDS)
+    clear()
     say("a journal's takeovers, and the repository stopped")
     stopped_s = away.QUICK_S if quick else away.STOPPED_S
     with running_cluster(folder) as cluster:
@@ -53,6 +61,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="on which disk (default: this folder)")
     options = parser.parse_args()
     parts = only_switches if options.switches else everything
+    need(options.folder, QUICK_GB if options.quick or options.switches else MOST_GB)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     print_table(list(parts(options.folder, quick=options.quick)))
 

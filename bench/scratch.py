@@ -3,7 +3,7 @@
 A file system that tells its disk of space it does not need any more does so some time after files were removed, and
 syncs of others wait for that, up to some hundred milliseconds, for a minute. So what a bench has written is removed
 when all of it has ended, not between its rounds; and before it begins it waits until what was removed before, by
-whomever, is done with.
+whomever, is done with. A bench of several parts removes what each has written when that has ended: the next one waits.
 """
 
 import atexit
@@ -21,12 +21,28 @@ REST_S = 4.0
 MOST_S = 120.0
 """After so long the bench begins nevertheless."""
 
+_made: list[Path] = []
+
 
 def scratch(folder: Path | None = None) -> Path:
     """A new one, below `folder` or where temporary files lie."""
     made = Path(tempfile.mkdtemp(dir=folder, prefix="bench-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    _made.append(made)
     return made
+
+
+@atexit.register
+def clear() -> None:
+    """Remove all there is: nobody measures for some time."""
+    while _made:
+        shutil.rmtree(_made.pop(), ignore_errors=True)
+
+
+def need(folder: Path, gigabytes: int) -> None:
+    """End the bench now if the disk has not so much room, rather than in the middle of it."""
+    free = shutil.disk_usage(folder).free / 1e9
+    if free < gigabytes:
+        sys.exit(f"up to {gigabytes} GB are written to {folder}, and {free:.0f} GB are free there: another --folder?")
 
 
 def wait_for_rest(folder: Path) -> None:
