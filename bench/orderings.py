@@ -22,7 +22,6 @@ from bench.figures import Figure, print_table
 from bench.scratch import clear, need
 from varlog.runtime.loop import run
 
-
 MOST_GB = 60
 QUICK_GB = 15
 
