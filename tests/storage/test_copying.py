@@ -18,7 +18,7 @@ BATCHES = 60
 
 async def copied(disk: CrashDisk) -> ReplicaLog:
     """All but complete."""
-    beginning = Beginning(Slot(0), Glsn(0), ProducerTable().snapshot(Slot(0)))
+    beginning = Beginning(Slot(0), Glsn(0), await ProducerTable().snapshot(Slot(0)))
     log = await ReplicaLog.create_copy(
         disk, FOLDER, REPLICA, b"the spec", beginning, random=Random(1), file_bytes=SMALL
     )

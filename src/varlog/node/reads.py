@@ -56,7 +56,7 @@ async def _serve_producers(request: Request, replica: Replica) -> Slot:
         raise Unavailable(f"{replica.id} is not finished: there is no end yet up to which it could be copied")
     start = log.trimmed
     first = (await log.read(start, log.committed, 1, 1)).slot
-    table = memoryview(log.producers.snapshot(first))
+    table = memoryview(await log.producers.snapshot(first))
     for at in range(0, max(1, len(table)), PART_BYTES):
         status = replica.status()
         status.trimmed_glsn = log.trimmed_glsn
