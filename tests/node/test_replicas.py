@@ -333,8 +333,37 @@ def test_what_is_marked_is_gone_for_good_though_the_node_stops_before_it_is_remo
             folder = tmp_path / "node1" / "replicas"
             assert len(list(folder.iterdir())) == 5
             node = await cluster.start_node(1)
-            assert [each.name for each in folder.iterdir()] == ["7.1.5"]
             assert [replica.id.stream for replica in node.replicas.all()] == [5]
+            while [each.name for each in folder.iterdir()] != ["7.1.5"]:
+                await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_node_that_starts_serves_while_it_removes_what_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            for stream in (1, 2):
+                await open_replica(peer, stream)
+            with monkeypatch.context() as held:
+                Removing(held)
+                await drop_replica(peer, 1)
+                await cluster.stop_node(1)
+            removing = Removing(monkeypatch)
+            node = await cluster.start_node(1)
+            await removing.begun.wait()
+            assert [replica.id.stream for replica in node.replicas.all()] == [2]
+            peer = await cluster.to_node(1)
+            same = asyncio.ensure_future(open_replica(peer, 1))
+            await open_replica(peer, 3)
+            await drop_replica(peer, 1)
+            assert not same.done()
+            removing.go_on.set()
+            await same
+            assert [replica.id.stream for replica in node.replicas.all()] == [2, 3, 1]
 
     run(story())
 

@@ -1,8 +1,8 @@
 """What replicas that were dropped leave on the volumes, on its way out.
 
 To remove gigabytes takes seconds where the disk is told of each block, and much longer where many replicas go at once.
-Nobody waits for that who makes a replica, but of the same name: only the marks, by which the next start of the node
-knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
+Nobody waits for that who makes a replica, but of the same name, nor who starts the node: only the marks, by which a
+start knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
 
 All names of a volume are changed by one thread, which takes what it is given in order. So one folder is removed at a
 time: whoever makes a replica beside hundreds that go has one step of one of them before each of his own.
@@ -61,6 +61,13 @@ class Removals:
         self._folders.setdefault(replica, []).extend(folders)
         work = self._remove(replica, folders, self._going.get(replica))
         self._going[replica] = self._scope.spawn(work, name=f"remove {replica}")
+
+    def begin_garbage(self) -> None:
+        """Remove what was on its way out when the node stopped."""
+        for volume in self._volumes:
+            for replica, path in volume.garbage:
+                self.begin(replica, [Folder(volume, path, marked=True)])
+            volume.garbage.clear()
 
     def removes(self, replica: ReplicaId) -> bool:
         """Something of it is on its way out."""
