@@ -262,6 +262,23 @@ async def drop_replica(peer: Peer, stream: int, timeout: float = TIMEOUT_S) -> N
     await peer.call(Method.DROP, request, timeout=timeout)
 
 
+def test_who_waits_for_more_of_a_replica_hears_that_it_is_gone(tmp_path: Path) -> None:
+    """He would wait for ever, or until he looks elsewhere by himself."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            request = pb.ReadRequest(log=7, segment=1, stream=1, slot=0, wait=True)
+            parts = peer.stream(Method.READ, request, timeout=TIMEOUT_S)
+            await anext(parts)
+            await drop_replica(peer, 1)
+            with pytest.raises(Unavailable, match="not here any more"):
+                await asyncio.wait_for(anext(parts), TIMEOUT_S)
+
+    run(story())
+
+
 @pytest.mark.parametrize("failures", [0, 2])
 @pytest.mark.parametrize("gone", ["deadline", "connection"])
 def test_a_drop_goes_on_though_nobody_waits_for_it(

@@ -90,6 +90,8 @@ class _Reading:
                 return
             slot = run.end
             await self._replica.committed_beyond(slot)
+            if self._replica.gone:
+                raise Unavailable(f"{self._replica.id} is not here any more")
             if self._replica.failure is not None and not self._replica.gave_up:
                 raise self._replica.failure
             await self._request.sendable()

@@ -67,6 +67,8 @@ class Replica:
         """Why it takes nothing from writers, though it is open; empty when it does, and once it is sealed."""
         self.gave_up = False
         """It has failed, but not its files: what is committed in them stays right, and is served."""
+        self.gone = False
+        """It was dropped, or a copy has taken its place: who waits for more of it is to ask anew, or elsewhere."""
         self.full = False
         """Its volume had no room for what came last."""
         self.leads: pb.Leads = pb.LEADS_NOT
@@ -429,8 +431,8 @@ class Replica:
             self._want_sync()
 
     def committed_beyond(self, slot: Slot) -> "asyncio.Future[None]":
-        """Done when something may be readable at `slot`, when the replica is finished, or when it fails."""
-        if self.log.committed > slot or self._failure is not None or self.log.end is not None:
+        """Done when something may be readable at `slot`, when the replica is finished, fails, or is gone."""
+        if self.log.committed > slot or self._failure is not None or self.log.end is not None or self.gone:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             future.set_result(None)
             return future
@@ -529,6 +531,8 @@ class Replica:
                 timer.cancel()
         self._bind_timer = self._report_timer = None
         self._forget_recent()
+        self.gone = True
+        self._readers.wake()
 
 
 def _tell(waiting: list[Done]) -> None:
