@@ -451,6 +451,36 @@ def test_who_makes_a_replica_waits_for_few_of_hundreds_that_are_dropped(
     run(story())
 
 
+def test_what_goes_from_one_volume_while_another_is_looked_at_is_no_reason_to_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        disks = [CrashDisk(), CrashDisk()]
+        replicas = await on(*disks)
+        await replicas.create(spec(1))
+        removing = Removing(monkeypatch)
+        await replicas.drop(name(1))
+        looked = asyncio.Event()
+        plain = Volume.folders
+
+        async def folders_of(self: Volume, replica: ReplicaId) -> list[str]:
+            found = await plain(self, replica)
+            looked.set()
+            if self.disk is disks[1]:
+                while any("7.1.1/" in path for disk in disks for path in disk.paths()):
+                    await asyncio.sleep(0)
+            return found
+
+        monkeypatch.setattr(Volume, "folders", folders_of)
+        again = asyncio.ensure_future(replicas.drop(name(1), before=3))
+        await looked.wait()
+        removing.go_on.set()
+        await again
+        await replicas.close()
+
+    run(story())
+
+
 def test_a_drop_that_cannot_begin_leaves_the_replica_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on being reported, so that it is asked for again."""
 

@@ -51,9 +51,12 @@ class Removals:
 
         From now on a start of the node removes it; where there was no room for a mark, nothing but `settled` says so.
         """
-        found = [(volume, path) for volume in self._volumes for path in await volume.folders(replica)]
-        going = [(volume, path) for volume, path, _ in self._folders.get(replica, ())]
-        left = [(volume, path) for volume, path in found if path != keep and (volume, path) not in going]
+        left = []
+        for volume in self._volumes:
+            found = await volume.folders(replica)
+            # As of now: while the next volume is looked at, some of it may be gone.
+            going = [(folder.volume, folder.path) for folder in self._folders.get(replica, ())]
+            left += [(volume, path) for path in found if path != keep and (volume, path) not in going]
         return [Folder(volume, path, await mark_dropped(volume.disk, path)) for volume, path in left]
 
     def begin(self, replica: ReplicaId, folders: list[Folder]) -> None:
