@@ -36,11 +36,12 @@ async def _serve_stored(request: Request, message: pb.ReadRequest, replica: Repl
     slot = Slot(message.slot)
     while True:
         await request.sendable()
-        end = replica.log.durable
-        run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
-        last = run.end >= end
-        part = pb.ReadPart(slot=run.slot, status=replica.status())
-        await request.part(part, [run.data] if len(run.data) else (), end=last)
+        async with request.peer.making:
+            end = replica.log.durable
+            run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
+            last = run.end >= end
+            part = pb.ReadPart(slot=run.slot, status=replica.status())
+            await request.part(part, [run.data] if len(run.data) else (), end=last)
         if last:
             return
         slot = run.end
@@ -75,17 +76,18 @@ class _Reading:
         self._batches_left = message.max_batches
 
     async def run(self) -> None:
-        await self._request.sendable()
-        # No pause from here to the look at what is committed: to a search by time that found nothing, what is committed
-        # behind it is no answer.
-        slot = await self._first_slot()
-        first = True
+        slot: Slot | None = None
         while True:
-            run, bindings, last = await self._next(slot)
-            last = last or (run.end >= self._replica.log.committed and self._is_last())
-            if run.end > run.slot or first or last:
-                await self._send(run, bindings, last)
-            first = False
+            await self._request.sendable()
+            async with self._request.peer.making:
+                first = slot is None
+                # No pause from here to the look at what is committed: to a search by time that found nothing, what is
+                # committed behind it is no answer.
+                slot = await self._first_slot() if slot is None else slot
+                run, bindings, last = await self._next(slot)
+                last = last or (run.end >= self._replica.log.committed and self._is_last())
+                if run.end > run.slot or first or last:
+                    await self._send(run, bindings, last)
             if last:
                 return
             slot = run.end
@@ -94,7 +96,6 @@ class _Reading:
                 raise Unavailable(f"{self._replica.id} is not here any more")
             if self._replica.failure is not None and not self._replica.gave_up:
                 raise self._replica.failure
-            await self._request.sendable()
 
     def _is_last(self) -> bool:
         """At the committed end: does the stream of parts end here?"""
