@@ -1,6 +1,7 @@
 """The replicas of a node on its volumes: what one bad replica does to the others."""
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 from random import Random
@@ -33,6 +34,7 @@ from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.transport.peer import Peer
 from varlog.transport.world import real_world
+from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -113,6 +115,28 @@ def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.Mon
         await replicas.open_all()
         assert [replica.log.folder for replica in replicas.all()] == ["replicas/7.1.1.2"]
         assert "could not be removed" in told[0]
+
+    run(story())
+
+
+def test_a_volume_that_has_room_again_is_not_called_full_though_nobody_appends() -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        disk.capacity = disk.used
+        data = batch(bytes(SMALLEST_FILE_BYTES // 8))
+        with contextlib.suppress(NoSpace):
+            while True:
+                await replica.store(replica.log.appended, [(data, check_batch(data))], settle=False)
+        await replica.tidy()
+        assert replica.full
+        used = disk.used
+        disk.capacity += 4 * SMALLEST_FILE_BYTES
+        await replica.tidy()
+        assert not replica.full
+        assert disk.used == used, "the room is for who appends"
+        await replicas.close()
 
     run(story())
 

@@ -496,9 +496,14 @@ class Replica:
         await self.tidy()
 
     async def tidy(self) -> None:
-        """Give back the space of what is trimmed, and move indexes of full files from memory to disk."""
+        """Give back the space of what is trimmed, and move indexes of full files from memory to disk.
+
+        A volume that was full may have room by now, though nobody has appended anything since.
+        """
         if self._failure is None:
             await self.log.collect()
+            if self.full and await self.log.has_room():
+                self._set_full(False)
 
     # ------------------------------------------------------------ recent batches, for copying
 
