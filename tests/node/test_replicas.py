@@ -119,6 +119,31 @@ def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.Mon
     run(story())
 
 
+def test_a_defect_in_the_middle_of_a_sync_ends_the_replica_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take appends that are never synced, and nobody would replace it."""
+
+    async def story() -> None:
+        defects: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(context.get("exception")))
+        replicas = await on(CrashDisk())
+        replica = await replicas.create(spec(1))
+        wrong = ZeroDivisionError("nobody foresaw this")
+
+        async def sync(log: ReplicaLog) -> None:
+            raise wrong
+
+        monkeypatch.setattr(ReplicaLog, "sync", sync)
+        with pytest.raises(ReplicaFailed, match="nobody foresaw this"):
+            await asyncio.wait_for(replica.flush(), 10)
+        with pytest.raises(ReplicaFailed):
+            await replica.store(Slot(0), [(batch(b"a"), check_batch(batch(b"a")))], settle=False)
+        await asyncio.sleep(0)
+        assert defects == [wrong]
+        await replicas.close()
+
+    run(story())
+
+
 def test_a_volume_that_has_room_again_is_not_called_full_though_nobody_appends() -> None:
     async def story() -> None:
         disk = CrashDisk()

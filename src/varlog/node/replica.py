@@ -264,19 +264,26 @@ class Replica:
 
     async def _sync_for_ever(self) -> None:
         """Write and sync whatever has gathered, again and again, until the replica fails."""
+        try:
+            await self._sync_until_failed()
+        except Exception as defect:
+            # Whatever it is: who waits would wait for ever, and nobody would hear that another has to take its place.
+            self.fail(VarlogError(repr(defect)))
+            raise
+
+    async def _sync_until_failed(self) -> None:
         while self._failure is None:
             if not self._sync_wanted:
                 self._idle = asyncio.get_running_loop().create_future()
                 await self._idle
             self._sync_wanted = False
-            waiting, self._after_sync = self._after_sync, []
+            count = len(self._after_sync)
             for callback in self.on_group:
                 callback()  # copies leave first: they have the longer way
             try:
                 await self.log.sync()
             except (NoSpace, Unavailable) as error:
                 # what was staged stays staged, and those who wait for it go on waiting
-                self._after_sync = waiting + self._after_sync
                 self._sync_wanted = True
                 if isinstance(error, NoSpace):
                     self._set_full(True)
@@ -284,12 +291,11 @@ class Replica:
                     self._set_short_of(error.message)
                 await self._clock.sleep(NO_SPACE_PAUSE_S)
             except VarlogError as error:
-                self._after_sync = waiting + self._after_sync
                 self.fail(error)
             else:
                 if self._short_of:
                     self._set_short_of("")
-                self._synced(waiting)
+                self._synced(count)
 
     def _set_short_of(self, what: str) -> None:
         """Something that the node lacks keeps it from writing; empty: no longer."""
@@ -298,7 +304,8 @@ class Replica:
         self._short_of = what
         self._changed(self)
 
-    def _synced(self, waiting: list[Done]) -> None:
+    def _synced(self, count: int) -> None:
+        """So many of those who wait have what they wait for."""
         if self._released is not None and not self._binds_late:
             self._bind_released()
         if self.spec.ordering == "cut" or self.log.sealed:
@@ -307,6 +314,8 @@ class Replica:
             self._report_timer = self._clock.call_later(REPORT_PACE_S, self._report)
         for callback in self.on_sync:
             callback()
+        waiting = self._after_sync[:count]
+        del self._after_sync[:count]
         if waiting and self._binds_late:
             _tell(waiting)  # an append waits for the answer
         elif waiting:
