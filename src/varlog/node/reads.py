@@ -22,6 +22,15 @@ async def serve_read(request: Request, replica: Replica) -> None:
     assert isinstance(message, pb.ReadRequest)
     if replica.failure is not None and (message.stored or message.whole or not replica.gave_up):
         raise replica.failure
+    try:
+        await _serve(request, message, replica)
+    except InvalidArgument as error:
+        if not replica.gone:
+            raise
+        raise Unavailable(f"{replica.id} is not here any more") from error  # its files were closed meanwhile
+
+
+async def _serve(request: Request, message: pb.ReadRequest, replica: Replica) -> None:
     if message.stored:
         await _serve_stored(request, message, replica)
     elif message.whole:
