@@ -38,6 +38,8 @@ def append(arguments: Arguments) -> None:
     if not arguments.file and sys.stdin is None:
         raise InvalidArgument("there is no standard input to append: give --file")
     source = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
+    if stat.S_ISDIR(os.fstat(source).st_mode):
+        raise InvalidArgument(f"{arguments.file or 'standard input'} is a folder: only a file can be appended")
     key = None if arguments.key is None else os.fsencode(arguments.key)  # the very bytes that were typed
     if not arguments.file and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends it", file=sys.stderr)
