@@ -217,10 +217,11 @@ def test_a_switch_that_takes_what_a_log_is_pinned_to_is_refused(inside: Inside) 
     inside.ok("log", "create", "pinned", "--streams", "2", "--pin", "many_streams")
     assert inside.append("pinned", "a")[0] == 0
     why = refused(inside, "log", "reconfigure", "pinned", "--ordering", "leader")
-    assert "pinned to many_streams, which ordering 'leader' with 1 stream does not have: unpin it first" in why
+    assert "pinned to many_streams, which ordering 'leader' with 1 stream does not have: choose cut or sequencer" in why
     assert "pinned to many_streams" in refused(inside, "log", "reconfigure", "pinned", "--journal")
     assert "conditional_append" in refused(inside, "log", "reconfigure", "pinned", "--pin", "conditional_append")
-    assert "there is no capability flying" in refused(inside, "log", "reconfigure", "pinned", "--pin", "flying")
+    for pin in ("--pin", "--unpin"):
+        assert "there is no capability flying" in refused(inside, "log", "reconfigure", "pinned", pin, "flying")
     shown = inside.rows("log", "show", "pinned")
     assert (len(shown["segments"]), shown["pinned"]) == (1, ["many_streams"])
     inside.ok("log", "reconfigure", "pinned", "--pin", "many_writers")
@@ -248,14 +249,25 @@ SENSELESS: list[tuple[str, str]] = [
     ("--ordering sequencer --replication chain", "replication 'chain' is for logs under `leader`"),
     ("--ordering sequencer --journal", "a journal has a leader: its ordering is 'leader', and cannot be 'sequencer'"),
     ("--ordering chance", "ordering 'chance': this release has cut, leader, sequencer"),
+    ("--roll-seconds 0.5", "roll_seconds is at least 1, or 0 for no limit, not 0.5"),
+    ("--roll-bytes 1000", "roll_bytes is at least 1,048,576, or 0 for no limit, not 1,000"),
 ]
+
+
+def test_too_few_nodes_are_told_apart_from_a_cluster_that_is_away(inside: Inside) -> None:
+    inside.ok("log", "create", "members")
+    for options in (("reconfigure", "members", "--members", "1,2,99"), ("create", "many", "--replicas", "9")):
+        assert "is the cluster running" not in refused(inside, "log", *options)
+    assert "`varlog log ls` lists them" in refused(inside, "log", "reconfigure", "nosuch", "--roll")
 
 
 @pytest.mark.parametrize(("options", "why"), SENSELESS, ids=[options for options, _ in SENSELESS])
 def test_what_makes_no_sense_for_an_ordering_is_refused_with_the_reason(inside: Inside, options: str, why: str) -> None:
     """When a log is made, and when one is switched that was well; and nothing is left of it."""
     assert why in refused(inside, "log", "create", "senseless", *options.split())
-    assert "there is no log 'senseless'" in refused(inside, "log", "show", "senseless")
+    assert "there is no log named 'senseless'; `varlog log ls` lists them" in refused(
+        inside, "log", "show", "senseless"
+    )
     if "senseless-switch" not in [log["name"] for log in inside.rows("log", "ls")]:
         inside.ok("log", "create", "senseless-switch")
     assert why in refused(inside, "log", "reconfigure", "senseless-switch", *options.split())

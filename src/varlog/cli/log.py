@@ -186,7 +186,7 @@ def show_log(arguments: Arguments) -> None:
     cluster = _status(arguments)
     status = next((status for status in cluster.logs if status.log.name == arguments.name), None)
     if status is None:
-        raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
+        raise NotFound(f"there is no log named {arguments.name!r}; `varlog log ls` lists them")
     wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["copies"], row["ack"] = describe.copies_of(status.log), describe.copies_now(status.log)[1]
