@@ -159,7 +159,8 @@ def test_a_log_is_switched_in_all_six_directions(inside: Inside) -> None:
     for epoch, ordering in enumerate(ROUND[1:], 2):
         options = [] if ordering == "leader" else ["--streams", "2"]
         out = inside.ok("log", "reconfigure", "round", "--ordering", ordering, *options)
-        assert out.startswith(f"round is now {ordering}, 3 replicas, {1 if ordering == 'leader' else 2} streams, ")
+        streams = "1 stream" if ordering == "leader" else "2 streams"
+        assert out.startswith(f"round is now {ordering}, 3 replicas, {streams}, in segment ")
         assert out.endswith(f"in segment {epoch} from {len(lines) + 1} on\n")
         append()
         assert inside.rows("log", "show", "round")["ordering"] == ordering
@@ -197,12 +198,13 @@ def test_options_of_an_ordering_are_changed_while_it_stays(inside: Inside) -> No
 def test_a_log_becomes_a_journal_and_is_one_no_more(inside: Inside) -> None:
     inside.ok("log", "create", "wal")
     assert inside.append("wal", "a")[0] == 0
-    assert inside.ok("log", "reconfigure", "wal", "--journal").startswith("wal is now leader, 3 replicas, 1 streams")
+    made = inside.ok("log", "reconfigure", "wal", "--journal")
+    assert made.startswith("wal is now leader, 3 replicas, 1 stream, a journal, in segment 2")
     assert inside.rows("log", "show", "wal")["leader"] == "nobody; it waits for a candidate"
     status, out, errors = inside.append("wal", "b")
     assert (status, out, errors.count("\n")) == (1, "", 1)
     assert "journal.lead()" in errors
-    inside.ok("log", "reconfigure", "wal", "--no-journal")
+    assert "journal" not in inside.ok("log", "reconfigure", "wal", "--no-journal")
     shown = inside.rows("log", "show", "wal")
     assert shown["ordering"] == "leader"
     assert shown["leader"].startswith("node ")
@@ -252,6 +254,26 @@ SENSELESS: list[tuple[str, str]] = [
     ("--roll-seconds 0.5", "roll_seconds is at least 1, or 0 for no limit, not 0.5"),
     ("--roll-bytes 1000", "roll_bytes is at least 1,048,576, or 0 for no limit, not 1,000"),
 ]
+
+
+def test_a_journal_is_under_leader_unless_something_else_is_said(inside: Inside) -> None:
+    made = inside.ok("log", "create", "chained", "--journal", "--replication", "chain")
+    assert made == "created chained: leader, 3 replicas, 1 stream, a journal, in a chain\n"
+    assert inside.rows("log", "show", "chained")["ordering"] == "leader"
+
+
+def test_who_numbers_and_when_segments_roll_is_shown(inside: Inside) -> None:
+    inside.ok("log", "create", "shown", "--ordering", "sequencer", "--roll-bytes", "64M", "--roll-seconds", "3600")
+    shown = inside.rows("log", "show", "shown")
+    assert (shown["roll_bytes"], shown["roll_seconds"]) == (64 << 20, 3600)
+    head = shown["stream_states"][0]["members"][0]
+    table = facts(inside.ok("log", "show", "shown"))
+    assert (table["leader"], table["sequencer"]) == ("-", f"node {head}")
+    assert (table["rolls"], table["wanted"]) == ("a segment at 64.0 MiB or 3,600 s", "1 stream, 3 replicas")
+    inside.ok("log", "reconfigure", "shown", "--roll-bytes", "0", "--roll-seconds", "0", "--ordering", "leader")
+    table = facts(inside.ok("log", "show", "shown"))
+    assert table["sequencer"] == "-"
+    assert table["rolls"] == "when asked to, or something is changed or lost"
 
 
 def test_too_few_nodes_are_told_apart_from_a_cluster_that_is_away(inside: Inside) -> None:
