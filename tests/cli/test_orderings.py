@@ -61,7 +61,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": ["many_streams", "many_writers"],
         },
         "3, of which an acknowledgement needs 3; goes on with 2 where there are no nodes for more",
-        "0 lost without a pause of appends, any with one, 2 without loss of data",
+        "with 0 lost appends go on at once, with any others take over, with 2 nothing acknowledged is lost",
     ),
     "leader": (
         "--ordering leader --replicas 3",
@@ -73,13 +73,13 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": [],
         },
         "3, of which an acknowledgement needs 2",
-        "1 lost without a pause of appends, 1 with one, 1 without loss of data",
+        "with 1 lost appends go on at once, with 1 others take over, with 1 nothing acknowledged is lost",
     ),
     "leader-ack": (
         "--ordering leader --replicas 5 --ack 4 --replication broadcast",
         {"replicas": 5, "ack": 4, "losses": {"appends": 1, "sealing": 3, "data": 3}},
         "5, of which an acknowledgement needs 4",
-        "1 lost without a pause of appends, 3 with one, 3 without loss of data",
+        "with 1 lost appends go on at once, with 3 others take over, with 3 nothing acknowledged is lost",
     ),
     "chain": (
         "--ordering leader --replicas 4 --replication chain --pin atomic_batch",
@@ -90,7 +90,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": ["atomic_batch"],
         },
         "4, of which an acknowledgement needs 4, in a chain; goes on with 3 where there are no nodes for more",
-        "0 lost without a pause of appends, 3 with one, 3 without loss of data",
+        "with 0 lost appends go on at once, with 3 others take over, with 3 nothing acknowledged is lost",
     ),
     "journal": (
         "--ordering leader --journal --replicas 5",
@@ -101,7 +101,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "leader": "nobody; it waits for a candidate",
         },
         "5, of which an acknowledgement needs 3",
-        "2 lost without a pause of appends, 2 with one, 2 without loss of data",
+        "with 2 lost appends go on at once, with 2 others take over, with 2 nothing acknowledged is lost",
     ),
     "sequencer": (
         "--ordering sequencer --replicas 2 --streams 2 --unit 64",
@@ -112,13 +112,13 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "capabilities": ["conditional_append", "many_streams", "many_writers"],
         },
         "2, of which an acknowledgement needs 2, in stripes of 64",
-        "0 lost without a pause of appends, 1 with one, 1 without loss of data",
+        "with 0 lost appends go on at once, with 1 others take over, with 1 nothing acknowledged is lost",
     ),
     "sequencer-alone": (
         "--ordering sequencer --replicas 3 --pin conditional_append",
         {"capabilities": ["atomic_batch", "conditional_append", "many_streams", "many_writers"]},
         "3, of which an acknowledgement needs 3, in stripes of 4,096; goes on with 2 where there are no nodes for more",
-        "0 lost without a pause of appends, 2 with one, 2 without loss of data",
+        "with 0 lost appends go on at once, with 2 others take over, with 2 nothing acknowledged is lost",
     ),
 }
 

@@ -181,10 +181,13 @@ def losses_of(log: LogDescription) -> Losses:
 
 
 def losses_survived(log: LogDescription) -> str:
-    """The same in words: what then still works."""
+    """The same in words: with how many lost appends go on at once, or once others have taken over, and all is kept."""
     losses = losses_of(log)
     takeover = "any" if losses.sealing >= copies_now(log)[0] else str(losses.sealing)
-    return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
+    return (
+        f"with {losses.appends} lost appends go on at once, with {takeover} others take over, "
+        f"with {losses.data} nothing acknowledged is lost"
+    )
 
 
 def kept(log: LogDescription) -> str:

@@ -297,7 +297,7 @@ def _checked_ack(wanted: Settings) -> int:
     if 1 == ack < wanted.replicas and not all_acknowledge(wanted.ordering, wanted.replication):
         raise InvalidArgument(
             f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
-            f"sealed for good: ack is 2 to {wanted.replicas}"
+            f"sealed for good: ack is 2{f' to {wanted.replicas}' * (wanted.replicas > 2)}"
         )
     return ack
 
