@@ -256,6 +256,18 @@ SENSELESS: list[tuple[str, str]] = [
 ]
 
 
+def test_an_append_at_a_position_or_not_at_all(inside: Inside, tmp_path: Path) -> None:
+    for name, ordering in (("expects", "sequencer"), ("cannot", "cut")):
+        inside.ok("log", "create", name, "--ordering", ordering)
+    (tmp_path / "entry").write_text("a")
+    given = ["--file", str(tmp_path / "entry"), "--expect"]
+    assert inside.ok("append", "expects", *given, "1") == "appended 1 entry to expects at 1\n"
+    assert "position 1 was expected, the next one is 2" in refused(inside, "append", "expects", *given, "1")
+    assert "conditional_append" in refused(inside, "append", "cannot", *given, "1")
+    assert "does not go with --lines" in refused(inside, "append", "expects", *given, "2", "--lines")
+    assert read_all(inside, "expects") == ["a"]
+
+
 def test_a_journal_is_under_leader_unless_something_else_is_said(inside: Inside) -> None:
     made = inside.ok("log", "create", "chained", "--journal", "--replication", "chain")
     assert made == "created chained: leader, 3 replicas, 1 stream, a journal, in a chain\n"
