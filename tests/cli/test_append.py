@@ -135,8 +135,9 @@ class Taken:
     def log(self, _: str) -> "Taken":
         return self
 
-    async def append(self, _: bytes, *, key: bytes | None) -> Ack:
+    async def append(self, _: bytes, *, key: bytes | None, expect: int | None) -> Ack:
         self.keys.append(key)
+        assert expect is None
         return Ack(Glsn(1), Glsn(1), StreamId(1))
 
 

@@ -61,7 +61,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": ["many_streams", "many_writers"],
         },
         "3, of which an acknowledgement needs 3; goes on with 2 where there are no nodes for more",
-        "0 lost without a pause of appends, any with one, 2 without loss of data",
+        "with 0 lost appends go on at once, with any others take over, with 2 nothing acknowledged is lost",
     ),
     "leader": (
         "--ordering leader --replicas 3",
@@ -73,13 +73,13 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": [],
         },
         "3, of which an acknowledgement needs 2",
-        "1 lost without a pause of appends, 1 with one, 1 without loss of data",
+        "with 1 lost appends go on at once, with 1 others take over, with 1 nothing acknowledged is lost",
     ),
     "leader-ack": (
         "--ordering leader --replicas 5 --ack 4 --replication broadcast",
         {"replicas": 5, "ack": 4, "losses": {"appends": 1, "sealing": 3, "data": 3}},
         "5, of which an acknowledgement needs 4",
-        "1 lost without a pause of appends, 3 with one, 3 without loss of data",
+        "with 1 lost appends go on at once, with 3 others take over, with 3 nothing acknowledged is lost",
     ),
     "chain": (
         "--ordering leader --replicas 4 --replication chain --pin atomic_batch",
@@ -90,7 +90,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "pinned": ["atomic_batch"],
         },
         "4, of which an acknowledgement needs 4, in a chain; goes on with 3 where there are no nodes for more",
-        "0 lost without a pause of appends, 3 with one, 3 without loss of data",
+        "with 0 lost appends go on at once, with 3 others take over, with 3 nothing acknowledged is lost",
     ),
     "journal": (
         "--ordering leader --journal --replicas 5",
@@ -101,7 +101,7 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "leader": "nobody; it waits for a candidate",
         },
         "5, of which an acknowledgement needs 3",
-        "2 lost without a pause of appends, 2 with one, 2 without loss of data",
+        "with 2 lost appends go on at once, with 2 others take over, with 2 nothing acknowledged is lost",
     ),
     "sequencer": (
         "--ordering sequencer --replicas 2 --streams 2 --unit 64",
@@ -112,13 +112,13 @@ MADE: dict[str, tuple[str, dict[str, Any], str, str]] = {
             "capabilities": ["conditional_append", "many_streams", "many_writers"],
         },
         "2, of which an acknowledgement needs 2, in stripes of 64",
-        "0 lost without a pause of appends, 1 with one, 1 without loss of data",
+        "with 0 lost appends go on at once, with 1 others take over, with 1 nothing acknowledged is lost",
     ),
     "sequencer-alone": (
         "--ordering sequencer --replicas 3 --pin conditional_append",
         {"capabilities": ["atomic_batch", "conditional_append", "many_streams", "many_writers"]},
         "3, of which an acknowledgement needs 3, in stripes of 4,096; goes on with 2 where there are no nodes for more",
-        "0 lost without a pause of appends, 2 with one, 2 without loss of data",
+        "with 0 lost appends go on at once, with 2 others take over, with 2 nothing acknowledged is lost",
     ),
 }
 
@@ -159,7 +159,8 @@ def test_a_log_is_switched_in_all_six_directions(inside: Inside) -> None:
     for epoch, ordering in enumerate(ROUND[1:], 2):
         options = [] if ordering == "leader" else ["--streams", "2"]
         out = inside.ok("log", "reconfigure", "round", "--ordering", ordering, *options)
-        assert out.startswith(f"round is now {ordering}, 3 replicas, {1 if ordering == 'leader' else 2} streams, ")
+        streams = "1 stream" if ordering == "leader" else "2 streams"
+        assert out.startswith(f"round is now {ordering}, 3 replicas, {streams}, in segment ")
         assert out.endswith(f"in segment {epoch} from {len(lines) + 1} on\n")
         append()
         assert inside.rows("log", "show", "round")["ordering"] == ordering
@@ -197,12 +198,13 @@ def test_options_of_an_ordering_are_changed_while_it_stays(inside: Inside) -> No
 def test_a_log_becomes_a_journal_and_is_one_no_more(inside: Inside) -> None:
     inside.ok("log", "create", "wal")
     assert inside.append("wal", "a")[0] == 0
-    assert inside.ok("log", "reconfigure", "wal", "--journal").startswith("wal is now leader, 3 replicas, 1 streams")
+    made = inside.ok("log", "reconfigure", "wal", "--journal")
+    assert made.startswith("wal is now leader, 3 replicas, 1 stream, a journal, in segment 2")
     assert inside.rows("log", "show", "wal")["leader"] == "nobody; it waits for a candidate"
     status, out, errors = inside.append("wal", "b")
     assert (status, out, errors.count("\n")) == (1, "", 1)
     assert "journal.lead()" in errors
-    inside.ok("log", "reconfigure", "wal", "--no-journal")
+    assert "journal" not in inside.ok("log", "reconfigure", "wal", "--no-journal")
     shown = inside.rows("log", "show", "wal")
     assert shown["ordering"] == "leader"
     assert shown["leader"].startswith("node ")
@@ -217,10 +219,11 @@ def test_a_switch_that_takes_what_a_log_is_pinned_to_is_refused(inside: Inside) 
     inside.ok("log", "create", "pinned", "--streams", "2", "--pin", "many_streams")
     assert inside.append("pinned", "a")[0] == 0
     why = refused(inside, "log", "reconfigure", "pinned", "--ordering", "leader")
-    assert "pinned to many_streams, which ordering 'leader' with 1 stream does not have: unpin it first" in why
+    assert "pinned to many_streams, which ordering 'leader' with 1 stream does not have: choose cut or sequencer" in why
     assert "pinned to many_streams" in refused(inside, "log", "reconfigure", "pinned", "--journal")
     assert "conditional_append" in refused(inside, "log", "reconfigure", "pinned", "--pin", "conditional_append")
-    assert "there is no capability flying" in refused(inside, "log", "reconfigure", "pinned", "--pin", "flying")
+    for pin in ("--pin", "--unpin"):
+        assert "there is no capability flying" in refused(inside, "log", "reconfigure", "pinned", pin, "flying")
     shown = inside.rows("log", "show", "pinned")
     assert (len(shown["segments"]), shown["pinned"]) == (1, ["many_streams"])
     inside.ok("log", "reconfigure", "pinned", "--pin", "many_writers")
@@ -248,14 +251,57 @@ SENSELESS: list[tuple[str, str]] = [
     ("--ordering sequencer --replication chain", "replication 'chain' is for logs under `leader`"),
     ("--ordering sequencer --journal", "a journal has a leader: its ordering is 'leader', and cannot be 'sequencer'"),
     ("--ordering chance", "ordering 'chance': this release has cut, leader, sequencer"),
+    ("--roll-seconds 0.5", "roll_seconds is at least 1, or 0 for no limit, not 0.5"),
+    ("--roll-bytes 1000", "roll_bytes is at least 1,048,576, or 0 for no limit, not 1,000"),
 ]
+
+
+def test_an_append_at_a_position_or_not_at_all(inside: Inside, tmp_path: Path) -> None:
+    for name, ordering in (("expects", "sequencer"), ("cannot", "cut")):
+        inside.ok("log", "create", name, "--ordering", ordering)
+    (tmp_path / "entry").write_text("a")
+    given = ["--file", str(tmp_path / "entry"), "--expect"]
+    assert inside.ok("append", "expects", *given, "1") == "appended 1 entry to expects at 1\n"
+    assert "position 1 was expected, the next one is 2" in refused(inside, "append", "expects", *given, "1")
+    assert "conditional_append" in refused(inside, "append", "cannot", *given, "1")
+    assert "does not go with --lines" in refused(inside, "append", "expects", *given, "2", "--lines")
+    assert read_all(inside, "expects") == ["a"]
+
+
+def test_a_journal_is_under_leader_unless_something_else_is_said(inside: Inside) -> None:
+    made = inside.ok("log", "create", "chained", "--journal", "--replication", "chain")
+    assert made == "created chained: leader, 3 replicas, 1 stream, a journal, in a chain\n"
+    assert inside.rows("log", "show", "chained")["ordering"] == "leader"
+
+
+def test_who_numbers_and_when_segments_roll_is_shown(inside: Inside) -> None:
+    inside.ok("log", "create", "shown", "--ordering", "sequencer", "--roll-bytes", "64M", "--roll-seconds", "3600")
+    shown = inside.rows("log", "show", "shown")
+    assert (shown["roll_bytes"], shown["roll_seconds"]) == (64 << 20, 3600)
+    head = shown["stream_states"][0]["members"][0]
+    table = facts(inside.ok("log", "show", "shown"))
+    assert (table["leader"], table["sequencer"]) == ("-", f"node {head}")
+    assert (table["rolls"], table["wanted"]) == ("a segment at 64.0 MiB or 3,600 s", "1 stream, 3 replicas")
+    inside.ok("log", "reconfigure", "shown", "--roll-bytes", "0", "--roll-seconds", "0", "--ordering", "leader")
+    table = facts(inside.ok("log", "show", "shown"))
+    assert table["sequencer"] == "-"
+    assert table["rolls"] == "when asked to, or something is changed or lost"
+
+
+def test_too_few_nodes_are_told_apart_from_a_cluster_that_is_away(inside: Inside) -> None:
+    inside.ok("log", "create", "members")
+    for options in (("reconfigure", "members", "--members", "1,2,99"), ("create", "many", "--replicas", "9")):
+        assert "is the cluster running" not in refused(inside, "log", *options)
+    assert "`varlog log ls` lists them" in refused(inside, "log", "reconfigure", "nosuch", "--roll")
 
 
 @pytest.mark.parametrize(("options", "why"), SENSELESS, ids=[options for options, _ in SENSELESS])
 def test_what_makes_no_sense_for_an_ordering_is_refused_with_the_reason(inside: Inside, options: str, why: str) -> None:
     """When a log is made, and when one is switched that was well; and nothing is left of it."""
     assert why in refused(inside, "log", "create", "senseless", *options.split())
-    assert "there is no log 'senseless'" in refused(inside, "log", "show", "senseless")
+    assert "there is no log named 'senseless'; `varlog log ls` lists them" in refused(
+        inside, "log", "show", "senseless"
+    )
     if "senseless-switch" not in [log["name"] for log in inside.rows("log", "ls")]:
         inside.ok("log", "create", "senseless-switch")
     assert why in refused(inside, "log", "reconfigure", "senseless-switch", *options.split())

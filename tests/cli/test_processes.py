@@ -338,6 +338,8 @@ def test_is_one_clear_line(command: str, status: int, line: str, busy_port: int,
     )
     assert done.stderr.startswith(line.format(**places))
     assert done.stderr.count("\n") == 1
+    assert done.stderr.count("; end the process that has it") <= 1
+    assert not command.startswith("up") or "--listen" not in done.stderr, "an option that it does not have"
     assert (done.returncode, done.stdout) == (status, "")
 
 

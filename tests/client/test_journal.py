@@ -86,8 +86,11 @@ def test_what_is_not_for_a_journal_is_refused_with_what_to_do() -> None:
                 await cluster.journal("orders").__aenter__()
             with pytest.raises(varlog.Unsupported):
                 await cluster.create_log("bad", journal=True)
-            with pytest.raises(varlog.InvalidArgument):
+            with pytest.raises(varlog.InvalidArgument, match=r"a ttl of 0\.05 to 3600 s"):
                 await journal.lead(ttl=0.001).__aenter__()
+            for ttl in (0, -1.0):
+                with pytest.raises(varlog.InvalidArgument, match="ttl is a positive number of seconds"):
+                    journal.lead(ttl=ttl)
 
     run(story())
 

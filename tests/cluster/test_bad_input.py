@@ -263,6 +263,7 @@ def test_input_of_the_append_command(cluster: RealCluster) -> None:
     assert (done.returncode, done.stdout) == (0, b"nothing to append to orders\n")
     done = run_varlog("append", "orders", "--file", "/nowhere/at/all", url=cluster.url)
     one_line(done, "/nowhere/at/all")
+    one_line(run_varlog("append", "orders", "--file", "/", url=cluster.url), "/ is a folder", status=2)
     done = run_varlog("append", "nosuch", url=cluster.url, stdin=b"x")
     one_line(done, "there is no log named 'nosuch'")
 

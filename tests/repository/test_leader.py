@@ -12,10 +12,12 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, read_parts, run, se
 
 import varlog
 from varlog.base.errors import InvalidArgument, NotLeader, Sealed, Unavailable, WrongWriter
+from varlog.base.ids import NodeId, ReplicaId
 from varlog.client.outlet import producer_id
 from varlog.ports.disk import DiskFailed
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
+from varlog.repository.links import NodeLinks
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -423,6 +425,35 @@ def test_a_tail_is_waited_for_while_the_leader_is_replaced(tmp_path: Path) -> No
                 assert asked.message.tail == 1
                 check = await client.check_node(log.chain[0].streams[0].members[1])
                 assert not any(stream.empty for stream in check.streams if stream.segment == 1)
+
+    run(story())
+
+
+def test_a_leader_that_stands_still_is_not_waited_for_once_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had asked for the tail before gets it as soon as appends go on, not when the question has had its time."""
+    plain = NodeLinks.lead
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3) as cluster:
+            log = await create(cluster)
+
+            async def still(self: NodeLinks, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
+                if replica.segment == 1:
+                    await asyncio.get_running_loop().create_future()
+                return await plain(self, node, replica)
+
+            monkeypatch.setattr(NodeLinks, "lead", still)
+            peer = await cluster.to_repository()
+            question = pb.TailRequest(log=log.id)
+            asked = asyncio.create_task(peer.call(Method.TAIL, question, timeout=TIMEOUT_S))
+            await asyncio.sleep(0.05)
+            assert not asked.done()
+            async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
+                await client.log("orders").reconfigure(roll=True)
+                tail = (await asked).message
+                assert (tail.tail, tail.segment) == (0, 2)
 
     run(story())
 

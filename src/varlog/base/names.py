@@ -13,7 +13,9 @@ def check_name(name: object, what: str = "log") -> str:
     if not isinstance(name, str):
         raise InvalidArgument(f"the name of a {what} is text, not {type(name).__name__}")
     if len(name) > NAME_CHARACTERS:
-        raise TooLarge(f"the name of a {what} has {len(name)} characters", NAME_CHARACTERS)
+        raise TooLarge(
+            f"the name of a {what} has at most {NAME_CHARACTERS} characters, not {len(name)}", NAME_CHARACTERS
+        )
     if not _NAME.fullmatch(name):
         raise InvalidArgument(
             f"{name!r} cannot be the name of a {what}: letters, digits, '.', '_' and '-' make a name, "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from varlog.base.errors import InvalidArgument, TooLarge, VarlogError
 from varlog.base.limits import ENTRY_BYTES
-from varlog.cli.frame import Arguments, Commands, add_command, with_cluster
+from varlog.cli.frame import Arguments, Commands, add_command, positive, with_cluster
 from varlog.cli.output import Printer
 from varlog.cli.progress import Progress
 
@@ -32,12 +32,22 @@ def register(commands: Commands, summary: str) -> None:
     parser.add_argument("--file", metavar="F", help="read this file, not standard input")
     parser.add_argument("--lines", action="store_true", help="every line is an entry (default: all of it is one)")
     parser.add_argument("--key", help="of every entry")
+    parser.add_argument(
+        "--expect",
+        type=positive,
+        metavar="N",
+        help="append at position N or not at all, where the ordering can (sequencer); not with --lines",
+    )
 
 
 def append(arguments: Arguments) -> None:
+    if arguments.lines and arguments.expect is not None:
+        raise InvalidArgument("--expect is of one entry: it does not go with --lines")
     if not arguments.file and sys.stdin is None:
         raise InvalidArgument("there is no standard input to append: give --file")
     source = os.open(arguments.file, os.O_RDONLY) if arguments.file else sys.stdin.fileno()
+    if stat.S_ISDIR(os.fstat(source).st_mode):
+        raise InvalidArgument(f"{arguments.file or 'standard input'} is a folder: only a file can be appended")
     key = None if arguments.key is None else os.fsencode(arguments.key)  # the very bytes that were typed
     if not arguments.file and sys.stdin.isatty():
         print("reading from the terminal; Ctrl-D ends it", file=sys.stderr)
@@ -46,7 +56,7 @@ def append(arguments: Arguments) -> None:
         log = cluster.log(arguments.log)
         if arguments.lines:
             return await _append_lines(log, source, key)
-        ack = await log.append(await _everything(source), key=key)
+        ack = await log.append(await _everything(source), key=key, expect=arguments.expect)
         return {"entries": 1, "first": ack.first, "last": ack.last}
 
     try:

@@ -181,10 +181,13 @@ def losses_of(log: LogDescription) -> Losses:
 
 
 def losses_survived(log: LogDescription) -> str:
-    """The same in words: what then still works."""
+    """The same in words: with how many lost appends go on at once, or once others have taken over, and all is kept."""
     losses = losses_of(log)
     takeover = "any" if losses.sealing >= copies_now(log)[0] else str(losses.sealing)
-    return f"{losses.appends} lost without a pause of appends, {takeover} with one, {losses.data} without loss of data"
+    return (
+        f"with {losses.appends} lost appends go on at once, with {takeover} others take over, "
+        f"with {losses.data} nothing acknowledged is lost"
+    )
 
 
 def kept(log: LogDescription) -> str:
@@ -197,6 +200,13 @@ def kept(log: LogDescription) -> str:
     return f"{' and '.join(limits)}; {goes}{', once it is archived' * log.retain_archived}"
 
 
+def rolled(log: LogDescription) -> str:
+    """When a segment is followed by the next, in words."""
+    limits = [size(log.roll_bytes)] if log.roll_bytes else []
+    limits += [f"{log.roll_seconds:,.0f} s"] if log.roll_seconds else []
+    return f"a segment at {' or '.join(limits)}" if limits else "when asked to, or something is changed or lost"
+
+
 def leader_of(log: LogDescription) -> str:
     """Who leads it, where there is a leader."""
     last = log.chain[-1]
@@ -205,6 +215,12 @@ def leader_of(log: LogDescription) -> str:
     if log.journal:
         return f"client {last.leader}" if last.leader else "nobody; it waits for a candidate"
     return f"node {last.streams[0].members[0]}"
+
+
+def sequencer_of(log: LogDescription) -> str:
+    """Who grants its positions, where that is done before entries are written."""
+    last = log.chain[-1]
+    return "" if log.sealed or last.ordering != "sequencer" else f"node {last.streams[0].members[0]}"
 
 
 def capabilities_of(log: LogDescription) -> list[str]:
@@ -266,6 +282,7 @@ SEGMENT_COLUMNS = [
     Column("epoch", "segment", right=True),
     Column("ordering"),
     Column("replication"),
+    Column("journal"),
     Column("state", style=state_style),
     count("base", "from"),
     count("end"),

@@ -104,6 +104,7 @@ def with_cluster(arguments: Arguments, work: "Callable[[Cluster], Coroutine[Any,
 
     async def connected() -> Result:
         async with connect(cluster_url(arguments), timeout=arguments.timeout) as cluster:
+            arguments.hints = "connected"  # what goes wrong from here on is not that nobody is there
             return await work(cluster)
 
     return run(connected())

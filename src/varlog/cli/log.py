@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from varlog.client import Cluster, ClusterStatus, LogDescription
 
 RETAINED = ("retain_bytes", "retain_seconds", "retain_archived")
+ROLLED = ("roll_bytes", "roll_seconds")
 
 
 def register(commands: Commands, summary: str) -> None:
     family = add_family(commands, "log", summary)
     create = add_command(family, "create", create_log, "create a log")
     create.add_argument("name")
-    create.add_argument("--ordering", default="cut", help="who numbers the entries (default: cut)")
+    create.add_argument("--ordering", help="who numbers the entries: cut (the default), leader or sequencer")
     create.add_argument("--replicas", type=positive, default=3, help="copies of every entry (default: 3)")
     create.add_argument("--streams", type=positive, default=1, help="streams that take appends at once (default: 1)")
     create.add_argument(
@@ -41,17 +42,21 @@ def register(commands: Commands, summary: str) -> None:
     )
     create.add_argument("--unit", type=positive, help="positions that go to one stream in turn, under `sequencer`")
     create.add_argument(
-        "--journal", action="store_true", help="led by one client at a time, from its process; needs --ordering leader"
+        "--journal",
+        action="store_true",
+        help="led by one client at a time, from its process, which implies --ordering leader",
     )
     create.add_argument("--replication", default="", help="broadcast (the default) or chain, under `leader`")
-    create.add_argument("--pin", default="", help="capabilities that no change may take away, like many_writers")
+    create.add_argument(
+        "--pin", default="", help="capabilities that no change may take away, like many_writers,atomic_batch"
+    )
     add_limits(create, default=0)
     add_command(family, "ls", list_logs, "list all logs")
     show = add_command(family, "show", show_log, "everything about one log")
     show.add_argument("name")
     reconfigure = add_command(family, "reconfigure", reconfigure_log, "change what a log is made of, while it is used")
     reconfigure.add_argument("name")
-    reconfigure.add_argument("--ordering", help="who numbers the entries")
+    reconfigure.add_argument("--ordering", help="who numbers the entries: cut, leader or sequencer")
     reconfigure.add_argument("--replicas", type=positive, help="copies of every entry")
     reconfigure.add_argument("--streams", type=positive, help="streams that take appends at once")
     reconfigure.add_argument("--ack", type=positive, help="durable copies that an acknowledgement needs, at least")
@@ -92,14 +97,29 @@ def add_limits(parser: Parser, default: int | None) -> None:
     )
 
 
+# ---------------------------------------------------------------- in words
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def made_of(ordering: str, replicas: int, streams: int, journal: bool, replication: str) -> str:
+    """What a log is, in a few words."""
+    special = ", a journal" * journal + ", in a chain" * (replication == "chain")
+    return f"{ordering}, {counted(replicas, 'replica')}, {counted(streams, 'stream')}{special}"
+
+
 # ---------------------------------------------------------------- changing
 
 
 def create_log(arguments: Arguments) -> None:
+    ordering = arguments.ordering or ("leader" if arguments.journal else "cut")
+
     async def work(cluster: "Cluster") -> None:
         await cluster.create_log(
             arguments.name,
-            ordering=arguments.ordering,
+            ordering=ordering,
             replicas=arguments.replicas,
             streams=arguments.streams,
             ack=arguments.ack,
@@ -115,10 +135,11 @@ def create_log(arguments: Arguments) -> None:
         )
 
     with_cluster(arguments, work)
-    facts = {key: getattr(arguments, key) for key in ("name", "ordering", "replicas", "streams")}
-    copies = f"{arguments.replicas} replica{'s' * (arguments.replicas > 1)}"
-    streams = f"{arguments.streams} stream{'s' * (arguments.streams > 1)}"
-    Printer(arguments.output).done(facts, f"created {arguments.name}: {arguments.ordering}, {copies}, {streams}")
+    facts = {key: getattr(arguments, key) for key in ("name", "replicas", "streams", "journal")} | {
+        "ordering": ordering
+    }
+    made = made_of(ordering, arguments.replicas, arguments.streams, arguments.journal, arguments.replication)
+    Printer(arguments.output).done(facts, f"created {arguments.name}: {made}")
 
 
 def reconfigure_log(arguments: Arguments) -> None:
@@ -133,9 +154,10 @@ def reconfigure_log(arguments: Arguments) -> None:
     log = with_cluster(arguments, work)
     last = log.chain[-1]
     facts = {"name": log.name, "segment": last.epoch, "base": last.base}
-    facts |= {"ordering": log.ordering, "replicas": log.replicas, "streams": log.streams}
-    made = f"{log.ordering}, {log.replicas} replicas, {log.streams} streams"
-    Printer(arguments.output).done(facts, f"{log.name} is now {made}, in segment {last.epoch} from {last.base:,} on")
+    facts |= {name: getattr(log, name) for name in ("ordering", "replicas", "streams", "journal")}
+    made = made_of(log.ordering, log.replicas, log.streams, log.journal, last.replication)
+    where = f"in segment {last.epoch} from {last.base:,} on"
+    Printer(arguments.output).done(facts, f"{log.name} is now {made}, {where}")
 
 
 def seal_log(arguments: Arguments) -> None:
@@ -186,15 +208,17 @@ def show_log(arguments: Arguments) -> None:
     cluster = _status(arguments)
     status = next((status for status in cluster.logs if status.log.name == arguments.name), None)
     if status is None:
-        raise NotFound(f"there is no log {arguments.name!r}; `varlog log ls` lists them")
-    wanted = f"{status.log.streams} streams, {status.log.replicas} replicas each"
+        raise NotFound(f"there is no log named {arguments.name!r}; `varlog log ls` lists them")
+    many, copies = counted(status.log.streams, "stream"), counted(status.log.replicas, "replica")
+    wanted = f"{many}, {copies}{' each' * (status.log.streams > 1)}"
     row = {**describe.log_row(status), "wanted": wanted, "missing": describe.missing_from(status, cluster)}
     row["copies"], row["ack"] = describe.copies_of(status.log), describe.copies_now(status.log)[1]
     row["survives"], row["losses"] = describe.losses_survived(status.log), describe.losses_of(status.log)._asdict()
     row |= {name: getattr(status.log, name) for name in RETAINED}
-    row["keeps"] = describe.kept(status.log)
+    row |= {name: getattr(status.log, name) for name in ROLLED}
+    row["keeps"], row["rolls"] = describe.kept(status.log), describe.rolled(status.log)
     row["capabilities"], row["pinned"] = describe.capabilities_of(status.log), list(status.log.pinned)
-    row["leader"] = describe.leader_of(status.log)
+    row["leader"], row["sequencer"] = describe.leader_of(status.log), describe.sequencer_of(status.log)
     segments = [describe.segment_row(segment) for segment in status.log.chain]
     streams = list(describe.stream_rows(status, cluster))
     replicas = list(describe.replica_rows(status))
@@ -223,6 +247,7 @@ def _facts() -> list[Column]:
         Column("copies"),
         Column("survives"),
         Column("leader"),
+        Column("sequencer"),
         Column("capabilities"),
         Column("pinned"),
         Column("missing", style=lambda _: "yellow"),
@@ -231,6 +256,7 @@ def _facts() -> list[Column]:
         Column("archived", show=number),
         Column("archive"),
         Column("stored_bytes", "stored", show=size),
+        Column("rolls"),
         Column("keeps"),
         Column("kept_cuts", show=number),
         Column("created", show=moment),

@@ -48,8 +48,12 @@ HINTS: dict[str, dict[type[errors.VarlogError], str]] = {
     "server": {
         errors.Unavailable: "end the process that has it, or choose another with --listen or --data",
     },
+    "up": {
+        errors.Unavailable: "end the process that has it, or choose another with --port or --data",
+    },
     "files": {},
 }
+HINTS["connected"] = {**HINTS["client"], errors.Unavailable: "`varlog status` shows the whole cluster"}
 """What to do next, by the side a command is on, where the message alone does not say. The nearest class counts."""
 
 
@@ -91,7 +95,8 @@ def run(arguments: Arguments) -> int:
         status = arguments.run(arguments) or 0
         sys.stdout.flush()
     except errors.VarlogError as error:
-        complain(error.message, hint(error, arguments.hints))
+        parent_tells = getattr(arguments, "until_eof", False)  # who started us knows better what to do next
+        complain(error.message, "" if parent_tells else hint(error, arguments.hints))
         return 2 if isinstance(error, errors.InvalidArgument) else 1
     except KeyboardInterrupt:
         return 130
@@ -100,7 +105,7 @@ def run(arguments: Arguments) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        complain(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
         return 1
     except Exception as error:  # noqa: BLE001 - a person is never shown a traceback unasked
         if os.environ.get("VARLOG_TRACEBACK"):

@@ -25,7 +25,7 @@ def register(commands: Commands, summary: str) -> None:
         up,
         summary,
         epilog="It prints `ready varlog://...` once appends work. Ctrl-C ends it; the same --data resumes it.",
-        hints="server",
+        hints="up",
     )
     parser.add_argument(
         "--data", metavar="DIR", help="folder for everything (default: a temporary one, deleted at the end)"

@@ -94,6 +94,10 @@ class LogDescription:
     """The same of what is older."""
     retain_archived: bool
     """And only what is in the archive."""
+    roll_bytes: int
+    """A segment that holds so much is followed by the next; 0: never for that."""
+    roll_seconds: float
+    """The same of one that is so old."""
     archive: ArchiveDescription | None = None
 
     @property
@@ -287,6 +291,8 @@ def describe_log(info: pb.LogInfo) -> LogDescription:
         retain_bytes=info.retain_bytes,
         retain_seconds=info.retain_ms / 1000,
         retain_archived=info.retain_archived,
+        roll_bytes=info.roll_bytes,
+        roll_seconds=info.roll_ms / 1000,
         archive=_archive(info) if info.HasField("archive") else None,
     )
 

@@ -73,7 +73,7 @@ class Journal(Log):
         info = self._context.routes.info
         if info is None:
             raise InvalidArgument("use the journal inside `async with cluster.journal(...)`")
-        milliseconds = check_milliseconds(ttl, "ttl")
+        milliseconds = check_milliseconds(check_seconds(ttl, "ttl"), "ttl")
         if timeout is not None:
             check_seconds(timeout, "a timeout")
         number = self._context.world.random.getrandbits(ID_BITS) or 1

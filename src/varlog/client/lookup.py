@@ -102,7 +102,7 @@ class _Search:
         """Before the next attempt: raises when there is no time for it."""
         if self.left <= 0:
             why = self.last.message if self.last is not None else "the replicas have not heard of it yet"
-            raise Timeout(f"not answered in {self._timeout:g} s: {why}")
+            raise Timeout(f"not answered in {self._timeout:.3g} s: {why}")
         wait = pause(self._context.world, attempt) if self.last is not None else LAGGING_SECONDS / 10
         await self._clock.sleep(min(wait, max(0.0, self.left)))
 

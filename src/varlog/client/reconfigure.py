@@ -55,7 +55,10 @@ def reconfiguration(
     request.pin.extend(check_names(pin, "pin"))
     request.unpin.extend(check_names(unpin, "unpin"))
     if request == pb.ReconfigureLogRequest():
-        raise InvalidArgument("nothing is to change: give ordering, replicas, streams, ack, members, pins or a limit")
+        raise InvalidArgument(
+            "nothing is to change: give ordering, replicas, streams, ack, unit, replication, journal, members, roll, "
+            "pins or a limit"
+        )
     return request
 
 

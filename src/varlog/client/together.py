@@ -65,7 +65,7 @@ class Together(Generic[Answer]):
             return await within(self._clock, timeout + GRACE_SECONDS, answer)
         except Timeout:
             if answer.cancelled():  # others have more time, and so has the question
-                raise Timeout(f"{self._name}: not answered in {timeout:g} s") from None
+                raise Timeout(f"{self._name}: not answered in {timeout:.3g} s") from None
             raise
         finally:
             self._leave(answer)

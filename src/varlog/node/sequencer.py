@@ -88,7 +88,10 @@ class Sequencer:
             raise InvalidArgument(f"a batch has 1 to {limits.BATCH_ENTRIES} entries, not {count}")
         room = stripes.room(self._next)
         if room is not None and count > stripes.unit:
-            raise InvalidArgument(f"a batch of {count} entries is larger than a stripe, which has {stripes.unit}")
+            raise InvalidArgument(
+                f"a batch of {count} entries is larger than a stripe, which has {stripes.unit}: "
+                "send fewer at once, or give the log a larger unit"
+            )
         skipped = room if room is not None and room < count else 0
         first = Glsn(self._next + skipped)
         if skipped and expect == self._next:

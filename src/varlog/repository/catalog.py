@@ -86,7 +86,7 @@ class Catalog:
     def log_named(self, name: str) -> pb.LogInfo:
         number = self._names.get(name)
         if number is None:
-            raise NotFound(f"there is no log named {name!r}")
+            raise NotFound(f"there is no log named {name!r}; `varlog log ls` lists them")
         return self.logs[number]
 
     def log(self, number: int) -> pb.LogInfo:

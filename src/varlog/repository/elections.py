@@ -114,7 +114,8 @@ class Elections:
                 "a journal is made by cluster.journal(name), create_log(..., journal=True) or reconfigure(journal=True)"
             )
         if not message.leader.id or not LEAST_TTL_MS <= message.leader.ttl_ms <= MOST_TTL_MS:
-            raise InvalidArgument(f"a leader has an id, and a ttl of {LEAST_TTL_MS} to {MOST_TTL_MS} ms")
+            least, most = LEAST_TTL_MS / 1000, MOST_TTL_MS / 1000
+            raise InvalidArgument(f"a leader has an id, and a ttl of {least:g} to {most:g} s")
         leads = log.chain[-1].leader.id == message.leader.id and not log.sealed
         if message.act == pb.RESIGN:
             self._resign(request, LogId(log.id), message.leader.id, leads=leads)

@@ -297,9 +297,16 @@ def _checked_ack(wanted: Settings) -> int:
     if 1 == ack < wanted.replicas and not all_acknowledge(wanted.ordering, wanted.replication):
         raise InvalidArgument(
             f"with an ack of 1 of {wanted.replicas} copies, the loss of any node would keep the segment from being "
-            f"sealed for good: ack is 2 to {wanted.replicas}"
+            f"sealed for good: ack is 2{f' to {wanted.replicas}' * (wanted.replicas > 2)}"
         )
     return ack
+
+
+def _too_low(name: str, least: int, given: int) -> str:
+    """In the words of who asks: times are given in seconds."""
+    if name.endswith("_ms"):
+        return f"{name.removesuffix('ms')}seconds is at least {least / 1000:g}, or 0 for no limit, not {given / 1000:g}"
+    return f"{name} is at least {least:,}, or 0 for no limit, not {given:,}"
 
 
 def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.ReconfigureLogRequest) -> pb.LogInfo:
@@ -310,7 +317,7 @@ def _checked_limits(log: pb.LogInfo, message: pb.CreateLogRequest | pb.Reconfigu
             setattr(limits, field.name, value)
     for name, least in LEAST.items():
         if 0 < getattr(limits, name) < least:
-            raise InvalidArgument(f"{name} is at least {least}, or 0 for none, not {getattr(limits, name)}")
+            raise InvalidArgument(_too_low(name, least, getattr(limits, name)))
     if limits.retain_archived and not (limits.retain_bytes or limits.retain_ms):
         raise InvalidArgument(
             "retain_archived says that nothing is trimmed before it is archived; what is trimmed at all, and when, "

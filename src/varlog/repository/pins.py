@@ -9,7 +9,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 def pinned_after(log: pb.LogInfo, message: pb.ReconfigureLogRequest) -> list[str]:
     """What a log is pinned to once a change is carried out."""
-    kept = [name for name in log.pinned if name not in message.unpin]
+    gone = checked_pins(message.unpin)
+    kept = [name for name in log.pinned if name not in gone]
     return checked_pins([*kept, *message.pin])
 
 
@@ -28,9 +29,9 @@ def refuse_loss(pinned: Iterable[str], ordering: str, streams: int, *, journal: 
     for name in pinned:
         if name not in there:
             kind = "a journal" if journal else f"ordering {ordering!r} with {streams} stream{'s' * (streams > 1)}"
-            able = ", ".join(each for each in CAPABILITIES if name in capabilities(each))
+            able = " or ".join(each for each in CAPABILITIES if name in capabilities(each))
             error = Unsupported(
-                f"the log is pinned to {name}, which {kind} does not have: unpin it first, or choose one of {able}"
+                f"the log is pinned to {name}, which {kind} does not have: choose {able}, or do without the pin"
             )
             error.capability = name
             raise error

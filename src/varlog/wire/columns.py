@@ -87,8 +87,8 @@ def encode_offsets(lengths: list[int]) -> bytes:
 
 def _too_large(lengths: list[int]) -> TooLarge:
     if max(lengths) > ENTRY_BYTES:
-        return TooLarge(f"an entry of {max(lengths)} bytes", ENTRY_BYTES)
-    return TooLarge(f"a batch of {sum(lengths)} bytes", BATCH_BYTES)
+        return TooLarge(f"an entry has at most {ENTRY_BYTES:,} bytes, not {max(lengths):,}", ENTRY_BYTES)
+    return TooLarge(f"a batch has at most {BATCH_BYTES:,} bytes, not {sum(lengths):,}", BATCH_BYTES)
 
 
 def encode_validity(values: Sequence[bytes | None]) -> bytes:
