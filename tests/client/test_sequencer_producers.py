@@ -8,15 +8,18 @@ import pytest
 from tests.client.test_sequencer_stories import FILL_S, NEVER_MS, Brake, brake, entries, two_clients
 from tests.repository.test_sequencer import create, record, roll
 from tests.servers import TIMEOUT_S, Servers, batch, run, servers
+from tests.soon import soon
 
 import varlog
 from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
 from varlog.client import chain, chain_writer, lookup, retry
 from varlog.client.chain import Chain, Over
+from varlog.client.chain_writer import ChainWriter
 from varlog.client.chunk import Chunk
 from varlog.client.columns import many_entries
 from varlog.storage.replica_log import ReplicaLog
+from varlog.transport.peer import Reply
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -307,5 +310,39 @@ def test_a_hole_of_any_size_is_filled(
                 with pytest.raises(Junk):
                     await orders.read(sum(grants))
                 assert await orders.tail() == ack.first
+
+    run(story())
+
+
+# ---------------------------------------------------------------- a producer that ends
+
+
+@pytest.mark.parametrize("name", [None, "job"])
+def test_a_producer_that_ends_while_it_waits_for_a_position_leaves_the_log_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """Nobody has said that the segment has ended: only the producer has."""
+    asked: list[bytes] = []
+
+    async def ask(self: ChainWriter, request: pb.GrantRequest) -> Reply:
+        asked.append(request.producer)
+        raise Unavailable("who grants positions does not answer")
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, _):
+                producer = await log.producer(id=name, linger=0).open()
+                with monkeypatch.context() as silent:
+                    silent.setattr(ChainWriter, "_ask", ask)
+                    sent = await producer.send_batch([b"given up"])
+                    while not asked:
+                        await asyncio.sleep(0.001)
+                    producer.abort()
+                    with pytest.raises(OutcomeUnknown):
+                        await sent
+                    await soon()
+                assert (await log.append(b"goes on", timeout=5.0)).glsn == 1
+                assert await entries(log) == [(1, b"goes on")]
 
     run(story())
