@@ -107,6 +107,37 @@ def test_a_number_that_stays_undecided_is_of_unknown_outcome(tmp_path: Path, bra
     run(story())
 
 
+@pytest.mark.parametrize("life", ["the same", "another"])
+def test_a_number_that_another_stream_has_is_not_said_to_be_given_up(tmp_path: Path, life: str) -> None:
+    """Whoever is told so appends it anew, and has it twice. One stream cannot say it: batches lie on all in turns."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=3, unit=1)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=0).open()
+                acks = []
+                for number in range(5):
+                    acks.append(await (await producer.send_batch([b"a"], sequence=number)))
+                    if acks[-1].last % 3 == 0:
+                        await other.append(b"b")  # the first stream has only the first number
+                if life == "another":
+                    producer.abort()
+                    producer = await other.producer(id="job", linger=0).open()
+                told = 0
+                for number, ack in enumerate(acks):
+                    try:
+                        assert await (await producer.send_batch([b"a"], sequence=number)) == ack
+                        told += 1
+                    except OutcomeUnknown:
+                        pass  # it is in the log, and where it is nobody remembers
+                assert told
+                producer.abort()
+                assert [glsn for glsn, payload in await entries(log) if payload == b"a"] == [1, 2, 3, 5, 6]
+
+    run(story())
+
+
 # ---------------------------------------------------------------- tokens
 
 

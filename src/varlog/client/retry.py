@@ -93,7 +93,7 @@ class Retry:
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
-        except (ConnectionLost, Timeout, Unavailable, Overloaded, Junk):
+        except (ConnectionLost, Timeout, Unavailable, Overloaded):
             raise
         except Sealed as sealed:
             # A stream that has it says so before it says that it is sealed.
