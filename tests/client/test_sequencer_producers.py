@@ -138,6 +138,57 @@ def test_a_number_that_another_stream_has_is_not_said_to_be_given_up(tmp_path: P
     run(story())
 
 
+def test_numbers_are_kept_where_what_was_sent_one_by_one_makes_several_batches(tmp_path: Path, brake: Brake) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=2)
+            async with two_clients(cluster) as (log, other):
+                async with log.producer(id="job", linger=1.0) as producer:
+                    await producer.send_batch([b"slow"], sequence=0)
+                    await brake.reached.wait()
+                    for payload in (b"a", b"b", b"c"):
+                        await producer.send(payload)
+                    assert producer.next_sequence == 3, "a stripe takes two"
+                    await producer.send_batch([b"d"], sequence=3)
+                    assert producer.next_sequence == 4
+                    brake.released.set()
+                async with other.producer(id="job", linger=0) as producer:
+                    assert producer.next_sequence == 4
+                    ack = await (await producer.send_batch([b"d"], sequence=3))
+                assert (await other.read(ack.glsn)).payload == b"d"
+                assert [payload for _, payload in await entries(other)] == [b"slow", b"a", b"b", b"c", b"d"]
+
+    run(story())
+
+
+def test_a_number_that_has_gone_to_another_batch_is_refused(tmp_path: Path, brake: Brake) -> None:
+    """What waits before it makes more batches in the next segment than in the one for which they were counted."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=1.0).open()
+                await producer.send_batch([b"slow"], sequence=0)
+                await brake.reached.wait()
+                singles = [await producer.send(payload) for payload in (b"a", b"b", b"c")]
+                numbered = await producer.send_batch([b"d"], sequence=2)
+                await other.reconfigure(unit=2)
+                brake.released.set()
+                with pytest.raises(Unavailable, match="open the producer again"):
+                    await numbered
+                await asyncio.gather(*singles)
+                with pytest.raises(Unavailable):
+                    await producer.send_batch([b"d"], sequence=3)
+                producer.abort()
+                async with other.producer(id="job", linger=0) as producer:
+                    assert producer.next_sequence == 3
+                    await producer.send_batch([b"d"], sequence=3)
+                assert [payload for _, payload in await entries(other)] == [b"slow", b"a", b"b", b"c", b"d"]
+
+    run(story())
+
+
 # ---------------------------------------------------------------- tokens
 
 
