@@ -277,14 +277,6 @@ def test_a_member_that_has_failed_is_not_the_last_word_on_a_token(
 # ---------------------------------------------------------------- members that cannot tell
 
 
-async def known_producer(cluster: Servers) -> tuple[pb.LogInfo, int]:
-    """The last member of a chain has been asked about a producer, and has nothing of him."""
-    log = await create(cluster, replicas=2, streams=1)
-    last = log.chain[0].streams[0].members[-1]
-    await ask(cluster, log, last)
-    return log, last
-
-
 async def ask(cluster: Servers, log: pb.LogInfo, node: int) -> int:
     request = pb.ProducerRequest(log=log.id, segment=1, stream=1, producer=b"producer-one-16b")
     reply = (await (await cluster.to_node(node)).call(Method.PRODUCER, request, timeout=TIMEOUT_S)).message
@@ -292,11 +284,19 @@ async def ask(cluster: Servers, log: pb.LogInfo, node: int) -> int:
     return reply.next_sequence
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(tmp_path: Path, how: str) -> None:
+def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(
+    tmp_path: Path, how: str, known: bool
+) -> None:
+    """Whether or not it was asked before: who asks is to ask again, and not to hear that there is no such stream."""
+
     async def story() -> None:
         async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
-            log, last = await known_producer(cluster)
+            log = await create(cluster, replicas=2, streams=1)
+            last = log.chain[0].streams[0].members[-1]
+            if known:
+                await ask(cluster, log, last)
             await cluster.stop_repository()  # or it would see to the member
             [replica] = cluster.nodes[last].replicas.all()
             if how == "sealed":
