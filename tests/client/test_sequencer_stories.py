@@ -628,6 +628,22 @@ def test_the_token_of_a_position_that_was_given_up_says_so(tmp_path: Path, brake
     run(story())
 
 
+def test_the_token_of_a_batch_that_was_given_up_fills_all_of_it(tmp_path: Path, brake: Brake) -> None:
+    """What is left of it would be a hole of its own, for which others wait once more."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (writer, other):
+                with pytest.raises(OutcomeUnknown) as unknown:
+                    await writer.append_batch([b"slow"] * 3, timeout=1.0)
+                with pytest.raises(Junk):
+                    await other.retry(unknown.value.token)
+                await everywhere(cluster, log, junk_batch(3))
+
+    run(story())
+
+
 @pytest.mark.parametrize("switched", [False, True])
 def test_the_token_of_a_half_written_position_gets_its_ack(tmp_path: Path, brake: Brake, switched: bool) -> None:
     async def story() -> None:

@@ -124,7 +124,9 @@ class Retry:
         stripes = self._routes.stripes(route)
         if route.end is None:
             try:
-                await Chain(self._context, route, stripes).complete(Slot(slot + 1))
+                # All of it: what is left of a batch that was given up would be another hole.
+                end = Slot(slot + check_batch(self._token.batch).count)
+                await Chain(self._context, route, stripes).complete(end)
             except Over:
                 raise Unavailable("the segment is about to end") from None
         there = None
