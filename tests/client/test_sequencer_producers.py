@@ -13,11 +13,13 @@ from tests.soon import soon
 import varlog
 from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
-from varlog.client import chain, chain_writer, lookup, retry
+from varlog.client import chain, chain_writer, lookup, past, retry
 from varlog.client.chain import Chain, Over
 from varlog.client.chain_writer import ChainWriter
 from varlog.client.chunk import Chunk
 from varlog.client.columns import many_entries
+from varlog.client.outlet import producer_id
+from varlog.node.replica import Replica
 from varlog.storage.replica_log import ReplicaLog
 from varlog.transport.peer import Reply
 from varlog.wire.methods import Method
@@ -310,6 +312,50 @@ def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(
             with pytest.raises(Unavailable):
                 await ask(cluster, log, last)
             await cluster.start_repository()
+
+    run(story())
+
+
+def test_a_member_that_has_not_heard_that_its_segment_ended_says_nothing_of_a_producer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was silent when the others were sealed, and lacks what only they have: that is in the log all the same."""
+    answers, asked = asyncio.Event(), asyncio.Event()
+    plain_seal, plain_ask = Replica.seal, past._ask
+
+    async def ask_once(*arguments: Any) -> pb.ProducerReply:
+        try:
+            return await plain_ask(*arguments)
+        finally:
+            asked.set()
+
+    monkeypatch.setattr(past, "_ask", ask_once)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            stream = log.chain[0].streams[0]
+            (last,) = cluster.nodes[stream.members[1]].replicas.all()
+
+            async def seal(self: Replica) -> None:
+                if self is last and not answers.is_set():
+                    raise Unavailable("it does not answer")
+                await plain_seal(self)
+
+            monkeypatch.setattr(Replica, "seal", seal)
+            head = await cluster.to_node(stream.members[0])
+            request = pb.StoreRequest(log=log.id, segment=1, stream=stream.id, slot=0, base=1)
+            data = batch(b"there", producer=producer_id("job"))
+            await head.call(Method.STORE, request, [data], timeout=TIMEOUT_S)
+            assert (await roll(cluster)).end == 2
+            async with two_clients(cluster) as (one, _):
+                opening = asyncio.create_task(one.producer(id="job", timeout=TIMEOUT_S).open())
+                await asked.wait()
+                answers.set()
+                job = await opening
+                assert job.next_sequence == 1
+                await job.close()
+                assert await entries(one) == [(1, b"there")]
 
     run(story())
 

@@ -7,7 +7,7 @@ from typing import cast
 from varlog.base.errors import Gap, InvalidArgument, Trimmed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
-from varlog.core.replica import refuse_store
+from varlog.core.replica import ReplicaState, refuse_store
 from varlog.node.primary import Primary
 from varlog.node.reads import serve_read
 from varlog.node.replica import Batches, Done, Replica
@@ -328,7 +328,10 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
         _check_producer(message.producer)
-        primary = self._primary(message.log, message.segment, message.stream)
+        replica = self._replicas.find(message.log, message.segment, message.stream)
+        if message.ended and replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN:
+            raise Unavailable(f"{replica.id} has ended; what is in it is not known here yet")
+        primary = self._replicas.roles.primary(replica)
         following, first = primary.producer(
             message.producer, message.begin, begins=message.begins, leaves=message.leaves
         )
