@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import Gap, InvalidArgument, Trimmed, Unavailable, VarlogError, WrongWriter
+from varlog.base.errors import Gap, InvalidArgument, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
 from varlog.core.replica import ReplicaState, refuse_store
@@ -105,8 +105,6 @@ class Verbs:
             return None
         if message.base:
             replica.release(Glsn(message.base), Slot(message.committed))
-        if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
-            raise Trimmed(f"what is at slot {message.slot} is trimmed", replica.log.trimmed_glsn + 1)
         if replica.spec.ordering == "sequencer" and message.slot > replica.log.appended:
             self._hold(replica, message, batches, done)
             return None
