@@ -140,6 +140,28 @@ def test_a_number_that_another_stream_has_is_not_said_to_be_given_up(tmp_path: P
     run(story())
 
 
+def test_a_named_producer_whose_batch_was_lost_with_its_segment_is_not_told_that_its_log_is_sealed(
+    tmp_path: Path, brake: Brake
+) -> None:
+    """It is to be opened again, as after any batch that is not in the log; the log goes on."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=0, timeout=0.3).open()
+                with pytest.raises(OutcomeUnknown):
+                    await (await producer.send_batch([b"slow"], sequence=0))
+                await other.reconfigure(roll=True)
+                while producer._outlet.broken is None:
+                    await asyncio.sleep(0.01)
+                with pytest.raises(Unavailable, match="open it again"):
+                    await producer.send_batch([b"next"], sequence=1)
+                producer.abort()
+
+    run(story())
+
+
 def test_numbers_are_kept_where_what_was_sent_one_by_one_makes_several_batches(tmp_path: Path, brake: Brake) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:

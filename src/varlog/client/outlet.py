@@ -332,7 +332,9 @@ class Outlet:
         self._stranded = chunks[0].sequence
         if any(chunk.ended for chunk in chunks):
             # One was given up. What is behind it would get its number, which the application may give to it again.
-            self._broken = self._broken or error
+            self._broken = self._broken or Unavailable(
+                f"a batch of this producer is not in the log, open it again: {error.message}"
+            )
         self._push_soon()
 
     def _move(self, writer: Writer) -> None:
