@@ -269,6 +269,35 @@ def test_what_never_got_a_place_is_not_in_the_log(tmp_path: Path) -> None:
     run(story())
 
 
+def test_what_was_granted_a_place_after_its_sender_was_told_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His token says that it got none: by then it may have been appended anew. Nobody waits for the place."""
+    plain, released = ChainWriter._ask, asyncio.Event()
+
+    async def ask_late(self: ChainWriter, request: pb.GrantRequest) -> Reply:
+        reply = await plain(self, request)
+        await released.wait()
+        return reply
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, other):
+                with monkeypatch.context() as slow:
+                    slow.setattr(ChainWriter, "_ask", ask_late)
+                    with pytest.raises(OutcomeUnknown) as unknown:
+                        await log.append(b"late", timeout=0.3)
+                    released.set()
+                    with pytest.raises(Junk):
+                        await other.retry(unknown.value.token)
+                monkeypatch.setattr(chain, "FILL_SECONDS", 10 * TIMEOUT_S)
+                assert (await other.append(b"anew")).glsn == 2
+                assert await entries(other) == [(2, b"anew")]
+
+    run(story())
+
+
 def test_a_member_that_has_failed_is_not_the_last_word_on_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
