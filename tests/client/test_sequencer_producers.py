@@ -8,15 +8,20 @@ import pytest
 from tests.client.test_sequencer_stories import FILL_S, NEVER_MS, Brake, brake, entries, two_clients
 from tests.repository.test_sequencer import create, record, roll
 from tests.servers import TIMEOUT_S, Servers, batch, run, servers
+from tests.soon import soon
 
 import varlog
 from varlog.base.errors import Junk, NoSpace, OutcomeUnknown, ReplicaFailed, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, LogId, ProducerToken, Slot, StreamId
-from varlog.client import chain, chain_writer, lookup, retry
+from varlog.client import chain, chain_writer, lookup, past, retry
 from varlog.client.chain import Chain, Over
+from varlog.client.chain_writer import ChainWriter
 from varlog.client.chunk import Chunk
 from varlog.client.columns import many_entries
+from varlog.client.outlet import producer_id
+from varlog.node.replica import Replica
 from varlog.storage.replica_log import ReplicaLog
+from varlog.transport.peer import Reply
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -104,6 +109,110 @@ def test_a_number_that_stays_undecided_is_of_unknown_outcome(tmp_path: Path, bra
     run(story())
 
 
+@pytest.mark.parametrize("life", ["the same", "another"])
+def test_a_number_that_another_stream_has_is_not_said_to_be_given_up(tmp_path: Path, life: str) -> None:
+    """Whoever is told so appends it anew, and has it twice. One stream cannot say it: batches lie on all in turns."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=3, unit=1)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=0).open()
+                acks = []
+                for number in range(5):
+                    acks.append(await (await producer.send_batch([b"a"], sequence=number)))
+                    if acks[-1].last % 3 == 0:
+                        await other.append(b"b")  # the first stream has only the first number
+                if life == "another":
+                    producer.abort()
+                    producer = await other.producer(id="job", linger=0).open()
+                told = 0
+                for number, ack in enumerate(acks):
+                    try:
+                        assert await (await producer.send_batch([b"a"], sequence=number)) == ack
+                        told += 1
+                    except OutcomeUnknown:
+                        pass  # it is in the log, and where it is nobody remembers
+                assert told
+                producer.abort()
+                assert [glsn for glsn, payload in await entries(log) if payload == b"a"] == [1, 2, 3, 5, 6]
+
+    run(story())
+
+
+def test_a_named_producer_whose_batch_was_lost_with_its_segment_is_not_told_that_its_log_is_sealed(
+    tmp_path: Path, brake: Brake
+) -> None:
+    """It is to be opened again, as after any batch that is not in the log; the log goes on."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=0, timeout=0.3).open()
+                with pytest.raises(OutcomeUnknown):
+                    await (await producer.send_batch([b"slow"], sequence=0))
+                await other.reconfigure(roll=True)
+                while producer._outlet.broken is None:
+                    await asyncio.sleep(0.01)
+                with pytest.raises(Unavailable, match="open it again"):
+                    await producer.send_batch([b"next"], sequence=1)
+                producer.abort()
+
+    run(story())
+
+
+def test_numbers_are_kept_where_what_was_sent_one_by_one_makes_several_batches(tmp_path: Path, brake: Brake) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=2)
+            async with two_clients(cluster) as (log, other):
+                async with log.producer(id="job", linger=1.0) as producer:
+                    await producer.send_batch([b"slow"], sequence=0)
+                    await brake.reached.wait()
+                    for payload in (b"a", b"b", b"c"):
+                        await producer.send(payload)
+                    assert producer.next_sequence == 3, "a stripe takes two"
+                    await producer.send_batch([b"d"], sequence=3)
+                    assert producer.next_sequence == 4
+                    brake.released.set()
+                async with other.producer(id="job", linger=0) as producer:
+                    assert producer.next_sequence == 4
+                    ack = await (await producer.send_batch([b"d"], sequence=3))
+                assert (await other.read(ack.glsn)).payload == b"d"
+                assert [payload for _, payload in await entries(other)] == [b"slow", b"a", b"b", b"c", b"d"]
+
+    run(story())
+
+
+def test_a_number_that_has_gone_to_another_batch_is_refused(tmp_path: Path, brake: Brake) -> None:
+    """What waits before it makes more batches in the next segment than in the one for which they were counted."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=2, unit=4)
+            async with two_clients(cluster) as (log, other):
+                producer = await log.producer(id="job", linger=1.0).open()
+                await producer.send_batch([b"slow"], sequence=0)
+                await brake.reached.wait()
+                singles = [await producer.send(payload) for payload in (b"a", b"b", b"c")]
+                numbered = await producer.send_batch([b"d"], sequence=2)
+                await other.reconfigure(unit=2)
+                brake.released.set()
+                with pytest.raises(Unavailable, match="open the producer again"):
+                    await numbered
+                await asyncio.gather(*singles)
+                with pytest.raises(Unavailable):
+                    await producer.send_batch([b"d"], sequence=3)
+                producer.abort()
+                async with other.producer(id="job", linger=0) as producer:
+                    assert producer.next_sequence == 3
+                    await producer.send_batch([b"d"], sequence=3)
+                assert [payload for _, payload in await entries(other)] == [b"slow", b"a", b"b", b"c", b"d"]
+
+    run(story())
+
+
 # ---------------------------------------------------------------- tokens
 
 
@@ -160,6 +269,35 @@ def test_what_never_got_a_place_is_not_in_the_log(tmp_path: Path) -> None:
     run(story())
 
 
+def test_what_was_granted_a_place_after_its_sender_was_told_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """His token says that it got none: by then it may have been appended anew. Nobody waits for the place."""
+    plain, released = ChainWriter._ask, asyncio.Event()
+
+    async def ask_late(self: ChainWriter, request: pb.GrantRequest) -> Reply:
+        reply = await plain(self, request)
+        await released.wait()
+        return reply
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, other):
+                with monkeypatch.context() as slow:
+                    slow.setattr(ChainWriter, "_ask", ask_late)
+                    with pytest.raises(OutcomeUnknown) as unknown:
+                        await log.append(b"late", timeout=0.3)
+                    released.set()
+                    with pytest.raises(Junk):
+                        await other.retry(unknown.value.token)
+                monkeypatch.setattr(chain, "FILL_SECONDS", 10 * TIMEOUT_S)
+                assert (await other.append(b"anew")).glsn == 2
+                assert await entries(other) == [(2, b"anew")]
+
+    run(story())
+
+
 def test_a_member_that_has_failed_is_not_the_last_word_on_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,14 +330,6 @@ def test_a_member_that_has_failed_is_not_the_last_word_on_a_token(
 # ---------------------------------------------------------------- members that cannot tell
 
 
-async def known_producer(cluster: Servers) -> tuple[pb.LogInfo, int]:
-    """The last member of a chain has been asked about a producer, and has nothing of him."""
-    log = await create(cluster, replicas=2, streams=1)
-    last = log.chain[0].streams[0].members[-1]
-    await ask(cluster, log, last)
-    return log, last
-
-
 async def ask(cluster: Servers, log: pb.LogInfo, node: int) -> int:
     request = pb.ProducerRequest(log=log.id, segment=1, stream=1, producer=b"producer-one-16b")
     reply = (await (await cluster.to_node(node)).call(Method.PRODUCER, request, timeout=TIMEOUT_S)).message
@@ -207,11 +337,19 @@ async def ask(cluster: Servers, log: pb.LogInfo, node: int) -> int:
     return reply.next_sequence
 
 
+@pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("how", ["sealed", "failed"])
-def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(tmp_path: Path, how: str) -> None:
+def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(
+    tmp_path: Path, how: str, known: bool
+) -> None:
+    """Whether or not it was asked before: who asks is to ask again, and not to hear that there is no such stream."""
+
     async def story() -> None:
         async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
-            log, last = await known_producer(cluster)
+            log = await create(cluster, replicas=2, streams=1)
+            last = log.chain[0].streams[0].members[-1]
+            if known:
+                await ask(cluster, log, last)
             await cluster.stop_repository()  # or it would see to the member
             [replica] = cluster.nodes[last].replicas.all()
             if how == "sealed":
@@ -225,6 +363,50 @@ def test_a_member_that_is_not_settled_says_nothing_of_a_batch_that_it_lacks(tmp_
             with pytest.raises(Unavailable):
                 await ask(cluster, log, last)
             await cluster.start_repository()
+
+    run(story())
+
+
+def test_a_member_that_has_not_heard_that_its_segment_ended_says_nothing_of_a_producer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was silent when the others were sealed, and lacks what only they have: that is in the log all the same."""
+    answers, asked = asyncio.Event(), asyncio.Event()
+    plain_seal, plain_ask = Replica.seal, past._ask
+
+    async def ask_once(*arguments: Any) -> pb.ProducerReply:
+        try:
+            return await plain_ask(*arguments)
+        finally:
+            asked.set()
+
+    monkeypatch.setattr(past, "_ask", ask_once)
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            stream = log.chain[0].streams[0]
+            (last,) = cluster.nodes[stream.members[1]].replicas.all()
+
+            async def seal(self: Replica) -> None:
+                if self is last and not answers.is_set():
+                    raise Unavailable("it does not answer")
+                await plain_seal(self)
+
+            monkeypatch.setattr(Replica, "seal", seal)
+            head = await cluster.to_node(stream.members[0])
+            request = pb.StoreRequest(log=log.id, segment=1, stream=stream.id, slot=0, base=1)
+            data = batch(b"there", producer=producer_id("job"))
+            await head.call(Method.STORE, request, [data], timeout=TIMEOUT_S)
+            assert (await roll(cluster)).end == 2
+            async with two_clients(cluster) as (one, _):
+                opening = asyncio.create_task(one.producer(id="job", timeout=TIMEOUT_S).open())
+                await asked.wait()
+                answers.set()
+                job = await opening
+                assert job.next_sequence == 1
+                await job.close()
+                assert await entries(one) == [(1, b"there")]
 
     run(story())
 
@@ -307,5 +489,39 @@ def test_a_hole_of_any_size_is_filled(
                 with pytest.raises(Junk):
                     await orders.read(sum(grants))
                 assert await orders.tail() == ack.first
+
+    run(story())
+
+
+# ---------------------------------------------------------------- a producer that ends
+
+
+@pytest.mark.parametrize("name", [None, "job"])
+def test_a_producer_that_ends_while_it_waits_for_a_position_leaves_the_log_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    """Nobody has said that the segment has ended: only the producer has."""
+    asked: list[bytes] = []
+
+    async def ask(self: ChainWriter, request: pb.GrantRequest) -> Reply:
+        asked.append(request.producer)
+        raise Unavailable("who grants positions does not answer")
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=2, lost_ms=NEVER_MS) as cluster:
+            await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (log, _):
+                producer = await log.producer(id=name, linger=0).open()
+                with monkeypatch.context() as silent:
+                    silent.setattr(ChainWriter, "_ask", ask)
+                    sent = await producer.send_batch([b"given up"])
+                    while not asked:
+                        await asyncio.sleep(0.001)
+                    producer.abort()
+                    with pytest.raises(OutcomeUnknown):
+                        await sent
+                    await soon()
+                assert (await log.append(b"goes on", timeout=5.0)).glsn == 1
+                assert await entries(log) == [(1, b"goes on")]
 
     run(story())

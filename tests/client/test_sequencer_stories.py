@@ -239,6 +239,22 @@ def test_nobody_is_shown_what_the_last_member_lacks(tmp_path: Path) -> None:
     run(story())
 
 
+def test_members_before_the_last_hear_what_it_has_though_nothing_follows(tmp_path: Path) -> None:
+    """The last one may be away when somebody reads."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            async with two_clients(cluster) as (writer, _):
+                await writer.append(b"a")
+                for node in log.chain[0].streams[0].members:
+                    peer = await cluster.to_node(node)
+                    while not len((await read_parts(peer, log, slot=0))[0].body):
+                        await asyncio.sleep(0.005)
+
+    run(story())
+
+
 def test_a_subscription_that_is_closed_sees_to_nothing_any_more(tmp_path: Path) -> None:
     """What it tried to complete on a member that is away is tried no more when nobody reads."""
 
@@ -624,6 +640,22 @@ def test_the_token_of_a_position_that_was_given_up_says_so(tmp_path: Path, brake
                 brake.released.set()
                 assert (await other.append(b"next")).glsn == 2
                 assert await entries(other) == [(2, b"next")], "who was told is not moved elsewhere"
+
+    run(story())
+
+
+def test_the_token_of_a_batch_that_was_given_up_fills_all_of_it(tmp_path: Path, brake: Brake) -> None:
+    """What is left of it would be a hole of its own, for which others wait once more."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=NEVER_MS) as cluster:
+            log = await create(cluster, replicas=2, streams=1)
+            async with two_clients(cluster) as (writer, other):
+                with pytest.raises(OutcomeUnknown) as unknown:
+                    await writer.append_batch([b"slow"] * 3, timeout=1.0)
+                with pytest.raises(Junk):
+                    await other.retry(unknown.value.token)
+                await everywhere(cluster, log, junk_batch(3))
 
     run(story())
 

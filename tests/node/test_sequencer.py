@@ -279,6 +279,9 @@ def test_a_slot_is_written_once_and_the_same_again_is_success(tmp_path: Path) ->
             await peer.call(Method.TRIM, request, timeout=TIMEOUT_S)
             with pytest.raises(Trimmed):
                 await store(peer, 0, mine)
+            (replica,) = cluster.nodes[1].replicas.all()
+            with pytest.raises(Trimmed):  # also if that came between the look at the request and the comparison
+                await replica.store(Slot(0), [(mine, check_batch(mine))], settle=False)
 
     run(story())
 

@@ -369,6 +369,8 @@ class ChainWriter:
     async def _settle(self, flight: Flight[Carried], placed: tuple[int, Slot] | None) -> None:
         """The segment takes no more. What had a place is in the log if it is there once the end is known."""
         self._carrying.pop(flight.sequence, None)
+        if self._closed:
+            return  # its owner has told everybody; and perhaps it is he who has ended, not the segment
         self._context.choice.refuse(self.route, Sealed("the segment has ended"))
         batch = flight.batch
         try:

@@ -30,6 +30,7 @@ class Chunk:
         "count",
         "deadline",
         "ended",
+        "number",
         "producer",
         "route",
         "sequence",
@@ -59,6 +60,8 @@ class Chunk:
         self.deadline = deadline
         self.ended = False
         """Those who wait have been told: they wait no more."""
+        self.number: int | None = None
+        """That the application gave it among the producer's batches: it is sent under this one or not at all."""
         self.route: StreamRoute | None = None
         self.producer = b""
         self.sequence = 0

@@ -88,6 +88,11 @@ class Outlet:
             return self._resume_at + len(self._queue)
         return self._current.session.next_sequence + len(self._queue)
 
+    def batches_of(self, entries: int) -> int:
+        """How many batches so many entries make that were sent one by one, as long as the stream is the same."""
+        most = self._current.most_entries if self._current is not None else None
+        return -(-entries // most) if most is not None else int(entries > 0)
+
     async def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
         """Of a named one that was opened: its producer id, and the stream that has its batch of this number."""
         if self._current is None:
@@ -196,7 +201,8 @@ class Outlet:
 
     def put(self, chunk: Chunk) -> None:
         """Behind all that were put before."""
-        self._queue.append(chunk)
+        most = self._current.most_entries if self._current is not None else None
+        self._queue.extend(chunk.parts(most or chunk.count))  # each is to have a number when the next one is given
         if not self._scheduled:
             self._push()
 
@@ -238,6 +244,12 @@ class Outlet:
             if writer.most_entries is not None and len(parts := chunk.parts(writer.most_entries)) > 1:
                 self._queue.extendleft(reversed(parts))
                 continue
+            if chunk.number not in (None, writer.session.next_sequence):
+                # The segment has changed, and what was sent before makes more batches there.
+                self._broken = Unavailable(f"number {chunk.number} went to another batch: open the producer again")
+                self._queue.appendleft(chunk)
+                self._fail_all(self._broken)
+                return
             chunk.route = writer.route
             writer.submit(chunk)
 
@@ -320,7 +332,9 @@ class Outlet:
         self._stranded = chunks[0].sequence
         if any(chunk.ended for chunk in chunks):
             # One was given up. What is behind it would get its number, which the application may give to it again.
-            self._broken = self._broken or error
+            self._broken = self._broken or Unavailable(
+                f"a batch of this producer is not in the log, open it again: {error.message}"
+            )
         self._push_soon()
 
     def _move(self, writer: Writer) -> None:

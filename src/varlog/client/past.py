@@ -140,7 +140,7 @@ async def ask_producer(
     while True:
         left = deadline - clock.now()
         now = context.routes.now(route)
-        ended = now.end is not None
+        ended = request.ended = now.end is not None
         node = now.members[(failures + 1) % len(now.members) if ended else now.first_to_know or 0]
         try:
             return await _ask(context, node, request, max(left, 0.0))

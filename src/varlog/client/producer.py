@@ -147,6 +147,7 @@ class Producer:
         )
         if columns.cost > shared.BATCH_BYTES:
             chunk.encode()
+        chunk.number = sequence
         self._outlet.put(self._count(chunk))
         self._look()
         await self._clock.sleep(0)
@@ -172,7 +173,7 @@ class Producer:
     @property
     def next_sequence(self) -> int:
         """The number that the next batch of this producer gets; after a start under an `id`, what the log has of it."""
-        return self._outlet.next_sequence + bool(self._payloads)
+        return self._outlet.next_sequence + self._outlet.batches_of(len(self._payloads))
 
     # ------------------------------------------------------------ life
 

@@ -93,7 +93,7 @@ class Retry:
         timeout = min(left, 4 * FIRST_ANSWER_SECONDS)
         try:
             reply = await peer.call(Method.APPEND, self._request, (self._token.batch,), timeout=timeout)
-        except (ConnectionLost, Timeout, Unavailable, Overloaded, Junk):
+        except (ConnectionLost, Timeout, Unavailable, Overloaded):
             raise
         except Sealed as sealed:
             # A stream that has it says so before it says that it is sealed.
@@ -124,7 +124,9 @@ class Retry:
         stripes = self._routes.stripes(route)
         if route.end is None:
             try:
-                await Chain(self._context, route, stripes).complete(Slot(slot + 1))
+                # All of it: what is left of a batch that was given up would be another hole.
+                end = Slot(slot + check_batch(self._token.batch).count)
+                await Chain(self._context, route, stripes).complete(end)
             except Over:
                 raise Unavailable("the segment is about to end") from None
         there = None

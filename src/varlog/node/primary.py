@@ -23,7 +23,6 @@ from varlog.base.errors import (
     Fenced,
     Gap,
     InvalidArgument,
-    Junk,
     OutcomeUnknown,
     Overloaded,
     Sealed,
@@ -86,7 +85,8 @@ class Primary:
             return
         if replica.spec.ordering == "sequencer":
             self._refuse_unsettled()
-            raise Junk("it is not in the log, and was given up: append it anew")  # clients store, we only know
+            # Clients store, we only know what is here; and a producer's batches lie on all streams in turns.
+            raise OutcomeUnknown(f"{replica.id} does not know this batch; another stream of its segment may")
         if self._elsewhere and header.producer in self._elsewhere:
             raise Fenced("a producer of this name goes on with another stream: open it again", replica.id.segment)
         if self._waiting_bytes > limits.STREAM_IN_FLIGHT_BYTES:

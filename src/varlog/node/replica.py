@@ -13,7 +13,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
-from varlog.base.errors import Corrupt, InvalidArgument, NoSpace, ReplicaFailed, Taken, Unavailable, VarlogError
+from varlog.base.errors import (
+    Corrupt,
+    InvalidArgument,
+    NoSpace,
+    ReplicaFailed,
+    Taken,
+    Trimmed,
+    Unavailable,
+    VarlogError,
+)
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import invariant
 from varlog.base.ranges import Binding
@@ -167,6 +176,9 @@ class Replica:
             raise error
         new = list(batches)
         while new and slot < self.log.appended:
+            if slot < self.log.trimmed and not settle and self.spec.ordering == "sequencer":
+                # Whether it is what was there nobody can tell any more, and its writer goes by the answer.
+                raise Trimmed(f"what is at slot {slot} of {self.id} is trimmed", self.log.trimmed_glsn + 1)
             await self._compare(slot, new[0][1])
             slot = Slot(slot + new.pop(0)[1].count)
         if new:

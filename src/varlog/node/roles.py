@@ -61,7 +61,7 @@ class Roles:
         Of one that has ended every member knows what is in it; so it is where clients write to the members themselves.
         """
         primary = self._primaries.get(replica.id)
-        passive = replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN
+        passive = replica.spec.ordering == "sequencer" and replica.state in (ReplicaState.OPEN, ReplicaState.FAILED)
         if primary is None and (passive or replica.state is ReplicaState.FINISHED):
             primary = self._primaries[replica.id] = Primary(replica)
         if primary is None and replica.state is ReplicaState.SEALED:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from varlog.base.errors import Gap, InvalidArgument, Trimmed, Unavailable, VarlogError, WrongWriter
+from varlog.base.errors import Gap, InvalidArgument, Unavailable, VarlogError, WrongWriter
 from varlog.base.ids import Epoch, Glsn, LogId, ReplicaId, Slot, StreamId
 from varlog.base.ranges import Binding
-from varlog.core.replica import refuse_store
+from varlog.core.replica import ReplicaState, refuse_store
 from varlog.node.primary import Primary
 from varlog.node.reads import serve_read
 from varlog.node.replica import Batches, Done, Replica
@@ -105,8 +105,6 @@ class Verbs:
             return None
         if message.base:
             replica.release(Glsn(message.base), Slot(message.committed))
-        if replica.spec.ordering == "sequencer" and message.slot < replica.log.trimmed:
-            raise Trimmed(f"what is at slot {message.slot} is trimmed", replica.log.trimmed_glsn + 1)
         if replica.spec.ordering == "sequencer" and message.slot > replica.log.appended:
             self._hold(replica, message, batches, done)
             return None
@@ -328,7 +326,10 @@ class Verbs:
         message = request.message
         assert isinstance(message, pb.ProducerRequest)
         _check_producer(message.producer)
-        primary = self._primary(message.log, message.segment, message.stream)
+        replica = self._replicas.find(message.log, message.segment, message.stream)
+        if message.ended and replica.spec.ordering == "sequencer" and replica.state is ReplicaState.OPEN:
+            raise Unavailable(f"{replica.id} has ended; what is in it is not known here yet")
+        primary = self._replicas.roles.primary(replica)
         following, first = primary.producer(
             message.producer, message.begin, begins=message.begins, leaves=message.leaves
         )

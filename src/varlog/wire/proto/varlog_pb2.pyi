@@ -588,7 +588,7 @@ class AppendReply(_message.Message):
     def __init__(self, glsn: _Optional[int] = ..., slot: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class ProducerRequest(_message.Message):
-    __slots__ = ("log", "segment", "stream", "producer", "begin", "begins", "leaves")
+    __slots__ = ("log", "segment", "stream", "producer", "begin", "begins", "leaves", "ended")
     LOG_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,7 @@ class ProducerRequest(_message.Message):
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     BEGINS_FIELD_NUMBER: _ClassVar[int]
     LEAVES_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     log: int
     segment: int
     stream: int
@@ -603,7 +604,8 @@ class ProducerRequest(_message.Message):
     begin: int
     begins: bool
     leaves: bool
-    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ..., begin: _Optional[int] = ..., begins: _Optional[bool] = ..., leaves: _Optional[bool] = ...) -> None: ...
+    ended: bool
+    def __init__(self, log: _Optional[int] = ..., segment: _Optional[int] = ..., stream: _Optional[int] = ..., producer: _Optional[bytes] = ..., begin: _Optional[int] = ..., begins: _Optional[bool] = ..., leaves: _Optional[bool] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class ProducerReply(_message.Message):
     __slots__ = ("next_sequence", "first_sequence")
