@@ -106,7 +106,8 @@ def folder(cluster: Servers, node: int, copy: int = 0) -> Path:
     return cluster.folder / f"node{node}" / "replicas" / (f"99.1.1.{copy}" if copy else "99.1.1")
 
 
-def flip(path: Path, content: bytes) -> None:
+def flip(folder: Path, content: bytes) -> None:
+    path = next(path for path in folder.glob("*.data") if content in path.read_bytes())
     at = path.read_bytes().index(content)
     with path.open("r+b") as file:
         file.seek(at)
@@ -160,7 +161,7 @@ def test_a_source_whose_checksums_fail_is_left_for_another(tmp_path: Path) -> No
     async def story() -> None:
         async with servers(tmp_path) as cluster:
             await make_sources(cluster)
-            flip(folder(cluster, 1) / "00000000000000000000.data", payload(40))
+            flip(folder(cluster, 1), payload(40))
             await until(cluster, finished)
             assert await read(cluster, TARGET, 0) == await read(cluster, 2, 0)
 
@@ -229,7 +230,7 @@ def test_sources_that_differ_make_it_begin_anew(tmp_path: Path) -> None:
             await make_source(await cluster.to_node(1), different=3)
             await make_source(await cluster.to_node(2))
             # the first has the other batch, and then no more of it can be read
-            flip(folder(cluster, 1) / "00000000000000000000.data", payload(40))
+            flip(folder(cluster, 1), payload(40))
             await until(cluster, finished)
             assert await read(cluster, TARGET, 0) == await read(cluster, 2, 0)
 

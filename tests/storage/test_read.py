@@ -10,6 +10,7 @@ from varlog.base.errors import AlreadyExists, NotFound, NotWritten, Trimmed
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.base.ranges import Binding
+from varlog.storage.pool import GROWTH
 from varlog.storage.reader import TURN_BATCHES
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.search import DigestRow
@@ -374,7 +375,7 @@ def test_others_have_their_turn_while_many_small_batches_are_looked_through(what
     """They lie in the page cache, so that nothing waits for the disk."""
 
     async def scenario() -> None:
-        log = await create(CrashDisk(), file_bytes=2 * MIB)
+        log = await create(CrashDisk(), file_bytes=GROWTH**2 * 2 * MIB)
         many = 8 * TURN_BATCHES
         log.stage_batches(Slot(0), [batch(0)] * many)
         await log.sync()

@@ -12,6 +12,7 @@ from varlog.base.ranges import Binding
 from varlog.ports.disk import DiskFailed
 from varlog.storage.files import DataFile
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
+from varlog.storage.pool import GROWTH
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.sidecar import SUMMARY_BYTES, decode_body, decode_summary, encode_sidecar
 from varlog.storage.walk import WINDOW_BYTES
@@ -225,7 +226,7 @@ def test_others_have_their_turn_while_a_sidecar_is_made_anew() -> None:
 
     async def scenario() -> None:
         disk = CrashDisk()
-        log = await create(disk, file_bytes=4 * WINDOW_BYTES)
+        log = await create(disk, file_bytes=GROWTH**2 * 4 * WINDOW_BYTES)
         await fill(log, 2, size=100_000)
         await log.collect()
         disk.flip(sidecars(disk)[0], 20)

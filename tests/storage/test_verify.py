@@ -12,8 +12,12 @@ from varlog.ports.disk import DiskFailed
 from varlog.storage.damage import Damage, decode, describe
 from varlog.storage.inspect import dump
 from varlog.storage.layout import FILE_HEADER_BYTES
+from varlog.storage.pool import GROWTH
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.verify import WINDOW_BYTES, Verification
+
+FILE_BYTES = GROWTH**2 * 4 * WINDOW_BYTES
+"""Of which the first file is four windows long."""
 
 
 async def no_pause(size: int) -> None:
@@ -138,8 +142,8 @@ def test_a_damaged_sidecar_is_made_anew() -> None:
 def test_what_is_trimmed_while_it_is_checked_is_not_damaged(rotten: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         disk = CrashDisk()
-        log = await create(disk, 4 * WINDOW_BYTES)
-        await fill(log, 4, size=9000)
+        log = await create(disk, FILE_BYTES)
+        await fill(log, 3, size=9000)
         if rotten:
             path = data_paths(disk)[0]
             disk.flip(path, await offset_of(disk, path, 2) + 100)
@@ -169,7 +173,7 @@ def test_what_is_trimmed_while_it_is_checked_is_not_damaged(rotten: bool, monkey
         assert verification.damage == []
         await log.collect()
         assert log._files[0].first_slot == log.trimmed
-        assert not (await reopen(disk, 4 * WINDOW_BYTES)).notes
+        assert not (await reopen(disk, FILE_BYTES)).notes
 
     run(scenario())
 

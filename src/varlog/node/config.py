@@ -21,7 +21,7 @@ class NodeConfig:
     zone: str = ""
     """Failure zone, for placement."""
     file_bytes: int = 64 << 20
-    """Size of a segment file."""
+    """Size of a data file. A replica's first ones are smaller, from a sixteenth on."""
 
     copy_bytes_per_s: int = 256 << 20
     """Most bytes a second that all copies being made on this node take together."""

@@ -3,17 +3,23 @@
 A free file has its full size on disk and some `free-<n>.data` for a name. What an earlier use left in
 it does no harm: its records carry another generation. Recycled ones are preferred, because blocks
 that were written before are synced faster than blocks that were only reserved.
+
+Files grow with the replica, from `first_bytes` on by `GROWTH` each time up to the size that is wanted: most replicas of
+a log that is switched or rolled often hold little, and keep what their last file reserved as long as they are there.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 
 from varlog.base.errors import NoSpace, NotFound
-from varlog.storage.layout import free_name, is_free_name
+from varlog.storage.layout import SMALLEST_FILE_BYTES, free_name, is_free_name
 from varlog.storage.place import Place
 
 FREE_FILES = 2
 """Most free files kept in a folder."""
+
+GROWTH = 4
+"""A file is at most so many times as large as the one before it."""
 
 
 def margin_bytes(file_bytes: int, table_bytes: int = 0) -> int:
@@ -21,13 +27,21 @@ def margin_bytes(file_bytes: int, table_bytes: int = 0) -> int:
     return max(file_bytes // 16, 2 * table_bytes)
 
 
+def first_bytes(file_bytes: int) -> int:
+    """Size of a replica's first file."""
+    return max(min(file_bytes, SMALLEST_FILE_BYTES), file_bytes // GROWTH**2)
+
+
 class FilePool:
     """The free files of one replica's folder."""
 
     def __init__(self, place: Place, file_bytes: int) -> None:
         self._place = place
-        self._file_bytes = file_bytes
-        self._free: list[str] = []
+        self._most_bytes = file_bytes
+        self.file_bytes = first_bytes(file_bytes)
+        """Size of those made now. Free ones that are smaller are of no use any more."""
+        self._free: dict[str, int] = {}
+        """Their sizes."""
         self._leaving: dict[str, str] = {}
         """Data files on their way to be free ones, and under which names."""
         self._number = 0
@@ -43,44 +57,54 @@ class FilePool:
     @property
     def margin_bytes(self) -> int:
         """Left free on the volume when files are made."""
-        return margin_bytes(self._file_bytes, self.table_bytes())
+        return margin_bytes(self._most_bytes, self.table_bytes())
 
     async def adopt(self, names: Sequence[str]) -> None:
         """At the opening of a replica: keep what is usable, remove the rest."""
         for name in filter(is_free_name, names):
             self._number = max(self._number, _number_of(name) + 1)
-            if len(self._free) < FREE_FILES and await self._size(name) == self._file_bytes:
-                self._free.append(name)
+            size = await self._size(name) if len(self._free) < FREE_FILES else 0
+            if first_bytes(self._most_bytes) <= size <= self._most_bytes:
+                self._free[name] = size
             else:
                 await self._place.disk.remove(self._place.path(name))
+
+    async def follow(self, size: int) -> None:
+        """A file of so many bytes is the last one now: the next are larger, up to what is wanted."""
+        async with self._changing:
+            self.file_bytes = min(self._most_bytes, GROWTH * size)
+            for name, there in list(self._free.items()):
+                if there < self.file_bytes:
+                    await self._place.disk.remove(self._place.path(name))
+                    del self._free[name]
 
     async def ensure(self) -> None:
         """Have a free file ready; raises `NoSpace`."""
         async with self._changing:
             if not self._free:
-                self._free.append(await self._make(self._file_bytes))
+                self._free[await self._make(self.file_bytes)] = self.file_bytes
 
     async def has_room(self) -> bool:
         """One could be made, or is there."""
         if self._free:
             return True
         free, _ = await self._place.disk.space()
-        return free >= self._file_bytes + self.margin_bytes
+        return free >= self.file_bytes + self.margin_bytes
 
     async def take(self, size: int) -> tuple[str, int]:
         """The name and size of a free file of at least `size` bytes, which is the caller's from now on."""
         async with self._changing:
-            if size > self._file_bytes:
+            if size > self.file_bytes:
                 return await self._make(size), size
             if self._free:
-                return self._free.pop(), self._file_bytes
-            return await self._make(self._file_bytes), self._file_bytes
+                return self._free.popitem()
+            return await self._make(self.file_bytes), self.file_bytes
 
     async def put_back(self, name: str, size: int) -> None:
         """What was taken is not used after all."""
         async with self._changing:
-            if size == self._file_bytes and len(self._free) < FREE_FILES:
-                self._free.append(name)
+            if self._is_usual(size) and len(self._free) < FREE_FILES:
+                self._free[name] = size
             else:
                 await self._place.disk.remove(self._place.path(name))
 
@@ -89,7 +113,7 @@ class FilePool:
         disk, path = self._place.disk, self._place.path
         async with self._changing:
             if name not in self._leaving:
-                if size != self._file_bytes or len(self._free) >= FREE_FILES:
+                if not self._is_usual(size) or len(self._free) >= FREE_FILES:
                     await disk.remove(path(name))
                     return
                 self._leaving[name] = self._next_name()
@@ -100,15 +124,20 @@ class FilePool:
                 if not await disk.exists(path(free)):  # else a call that was cancelled has done it
                     raise
             del self._leaving[name]
-            self._free.append(free)
+            self._free[free] = size
 
     async def release(self) -> bool:
         """Give the space of the free files back to the volume; whether there was any."""
         async with self._changing:
             released = bool(self._free)
             while self._free:
-                await self._place.disk.remove(self._place.path(self._free.pop()))
+                name, _ = self._free.popitem()
+                await self._place.disk.remove(self._place.path(name))
             return released
+
+    def _is_usual(self, size: int) -> bool:
+        """It is as large as those made now, or larger, and not because of one large batch."""
+        return self.file_bytes <= size <= self._most_bytes
 
     async def _make(self, size: int) -> str:
         try:

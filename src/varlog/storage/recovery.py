@@ -120,6 +120,7 @@ class _Recovery:
             if file.columns is not None:
                 file.columns = await self.result.files.rebuild(file, self._scans)
         self._bind_last()
+        await self.result.pool.follow(self.result.files.last.size)
         facts, first = self.result.facts, self.result.files[0].first_slot
         if facts.trimmed < first:
             raise self._place.corrupt(layout.BASE, facts.trimmed, f"slots up to {first} are gone, but were not trimmed")

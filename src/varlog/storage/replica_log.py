@@ -41,7 +41,7 @@ from varlog.storage.group import finish_record, seal_record, trim_record
 from varlog.storage.housekeeping import free_trimmed, write_sidecars
 from varlog.storage.layout import FILE_BYTES, SMALLEST_FILE_BYTES, FileHeader
 from varlog.storage.place import Place, mark_failed
-from varlog.storage.pool import FilePool
+from varlog.storage.pool import FilePool, first_bytes
 from varlog.storage.producers import ProducerTable
 from varlog.storage.reader import Reader, Run
 from varlog.storage.recovery import Recovered, recover
@@ -69,7 +69,7 @@ class Beginning(NamedTuple):
 class ReplicaLog:
     """One replica's log on one disk. Made by `create` or `open`."""
 
-    def __init__(self, recovered: Recovered, file_bytes: int, random: Random) -> None:
+    def __init__(self, recovered: Recovered, random: Random) -> None:
         self.replica: ReplicaId = recovered.place.replica
         self.spec = recovered.spec
         self.producers: ProducerTable = recovered.producers
@@ -87,7 +87,7 @@ class ReplicaLog:
         """With what is staged; to be read, not to be changed, by others."""
         self.written: Facts = recovered.facts
         """The same as far as it is on disk."""
-        self._writer = Writer(self._place, self._files, self._pool, recovered.facts, file_bytes, random)
+        self._writer = Writer(self._place, self._files, self._pool, recovered.facts, random)
         self._writer.seal_holds = recovered.seal_holds
         self._reader = Reader(self._files, self._writer.recent)
         self._trim_to = 0
@@ -184,8 +184,9 @@ class ReplicaLog:
         _check_file_bytes(file_bytes)
         place = Place(disk, folder, replica)
         pool, files = FilePool(place, file_bytes), Files(place)
-        await make_folder(place, spec, pool, files, FileHeader.first(replica, file_bytes, random))
-        return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), file_bytes, random)
+        await make_folder(place, spec, pool, files, FileHeader.first(replica, first_bytes(file_bytes), random))
+        await pool.follow(files.last.size)
+        return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), random)
 
     @classmethod
     async def create_copy(
@@ -204,10 +205,11 @@ class ReplicaLog:
         place = Place(disk, folder, replica)
         pool, files = FilePool(place, file_bytes), Files(place)
         facts = Facts(beginning.slot, beginning.trimmed_glsn, beginning.slot)
-        header = FileHeader.first(replica, file_bytes, random, beginning.slot, facts.copy())
+        header = FileHeader.first(replica, first_bytes(file_bytes), random, beginning.slot, facts.copy())
         producers = ProducerTable.load(beginning.producers)
         await make_folder(place, spec, pool, files, header, beginning.producers)
-        return cls(Recovered(place, spec, files, pool, facts, producers), file_bytes, random)
+        await pool.follow(files.last.size)
+        return cls(Recovered(place, spec, files, pool, facts, producers), random)
 
     def forget_recent(self) -> None:
         """Of one that is finished: what was written last is read from the disk as all else is."""
@@ -231,7 +233,7 @@ class ReplicaLog:
         Raises `NotFound`, `Corrupt` (with replica and slot), or `ReplicaFailed` if it stopped for good earlier.
         """
         _check_file_bytes(file_bytes)
-        return cls(await recover(disk, folder, file_bytes), file_bytes, random)
+        return cls(await recover(disk, folder, file_bytes), random)
 
     async def close(self) -> None:
         """Give handles back. What is staged and not synced is forgotten."""

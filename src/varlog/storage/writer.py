@@ -54,9 +54,7 @@ STAGED = -1
 class Writer:
     """Owns the end of the last file and what is to be written there."""
 
-    def __init__(
-        self, place: Place, files: Files, pool: FilePool, facts: Facts, file_bytes: int, random: Random
-    ) -> None:
+    def __init__(self, place: Place, files: Files, pool: FilePool, facts: Facts, random: Random) -> None:
         """`facts` are those of the records in the files."""
         self.written = facts
         """As far as it is on disk."""
@@ -68,7 +66,6 @@ class Writer:
         self._place = place
         self._files = files
         self._pool = pool
-        self._file_bytes = file_bytes
         self._random = random
         self._scope = Scope()
         self._preparing = False
@@ -215,9 +212,9 @@ class Writer:
             return left
         count, _ = self._fitting(left, room)
         has_batches = file.end_slot > file.first_slot
-        if count == left or (count and (not has_batches or self._pending_bytes > self._file_bytes // LARGE)):
+        if count == left or (count and (not has_batches or self._pending_bytes > file.size // LARGE)):
             return count
-        usual = self._file_bytes - reserve_bytes(self._file_bytes) - FILE_HEADER_BYTES
+        usual = self._pool.file_bytes - reserve_bytes(self._pool.file_bytes) - FILE_HEADER_BYTES
         count, needed = self._fitting(left, usual)
         if not count:
             count, needed = 1, self._pending[0].size
@@ -234,8 +231,8 @@ class Writer:
 
     def _size_for(self, end: int) -> int:
         """Size of a file whose records are to reach `end`."""
-        if end <= self._file_bytes - reserve_bytes(self._file_bytes):
-            return self._file_bytes
+        if end <= self._pool.file_bytes - reserve_bytes(self._pool.file_bytes):
+            return self._pool.file_bytes
         return end + min(MOST_RESERVE_BYTES, end // 7 + 8) + 4095 & ~4095
 
     async def _roll(self, size: int) -> None:
@@ -265,6 +262,7 @@ class Writer:
         self._named, self._rolling = None, False
         self._files.append(file)
         self._files.adopt(file, handle)
+        await self._pool.follow(file.size)
 
     async def _grow(self, file: DataFile, size: int) -> None:
         free, _ = await self._place.disk.space()
@@ -274,6 +272,7 @@ class Writer:
             await handle.allocate(size)
         file.size = size
         self._pool.full = False
+        await self._pool.follow(size)
 
     def _prepare(self) -> None:
         """Have the next file made, off the write path."""
