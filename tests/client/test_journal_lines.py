@@ -10,6 +10,7 @@ from varlog.base.ids import NodeId, Slot
 from varlog.client.journal_lines import LedSegment, _Line
 from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT
 from varlog.core.ordering.journal import Tenure
+from varlog.runtime.clock import RealClock
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -39,9 +40,10 @@ def test_a_member_that_is_behind_gets_several_stores_at_once() -> None:
 
 def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
     async def story() -> None:
-        stream = pb.StreamInfo(id=1, members=[1, 2, 3])
-        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, streams=[stream])])
+        stream = pb.StreamInfo(id=1, members=[1, 2, 3], held_by=[2])
+        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, base=1, end=3, ack=2, streams=[stream])])
         left: list[int] = []
+        asked: list[int] = []
 
         async def get(node: int) -> Any:
             if node != 2:
@@ -51,16 +53,22 @@ def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
                     left.append(node)
 
             async def call(*_: object, **__: object) -> Any:
-                return SimpleNamespace(message=pb.ReplicaStatus(state=pb.REPLICA_FINISHED))
+                asked.append(node)
+                state = pb.REPLICA_FINISHED if len(asked) == 3 else pb.REPLICA_SEALED
+                return SimpleNamespace(message=pb.ReplicaStatus(state=state, contiguous=2))
 
             return SimpleNamespace(call=call)
 
         segment: Any = object.__new__(LedSegment)
         segment._name = (9, 1, 1, 7)
+        segment.epoch = 1
         segment.context = SimpleNamespace(
-            routes=SimpleNamespace(info=info, place=lambda node: node), pool=SimpleNamespace(get=get)
+            routes=SimpleNamespace(info=info, place=lambda node: node),
+            pool=SimpleNamespace(get=get),
+            world=SimpleNamespace(clock=RealClock()),
         )
-        assert await segment.is_finished()
+        await segment.wait_until_shown()
+        assert asked == [2, 2, 2], "it has all from the first on, and shows it at last"
         assert sorted(left) == [1, 3], "nobody is asked any more"
 
     run(story())

@@ -141,6 +141,8 @@ class Leadership:
             return
         self._ended = error
         segment, self._segment = self._segment, None
+        if self._asking is not None:
+            self._asking.cancel()
         if segment is not None:
             segment.cancel()
             for numbered in segment.tenure.waiting:
@@ -307,16 +309,8 @@ class Leadership:
             self._asking = self._scope.spawn(self._wait_until_shown(segment), name="ask for what is shown")
 
     async def _wait_until_shown(self, segment: LedSegment) -> None:
-        """A member is finished when two have everything, or all that are left."""
-        failures = 0
-        while self._segment is segment:
-            if await segment.is_finished():
-                self._shown = segment.epoch
-                break
-            failures += 1
-            self._context.routes.refresh_soon()  # it may have other members by now
-            await self._world.clock.sleep(pause(self._world, failures))
-        self._asking = None
+        await segment.wait_until_shown()
+        self._shown, self._asking = segment.epoch, None
         self._changed()
 
     def _finish(self, segment: LedSegment, info: pb.SegmentInfo) -> None:
