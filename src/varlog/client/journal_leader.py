@@ -242,16 +242,22 @@ class Leadership:
             self._looking = self._scope.spawn(self._look(), name="look for the next segment")
 
     async def _look(self) -> None:
-        """Also for one that begins, and is over, while it looks."""
-        failures = 0
-        while self._segment is self._over and self._ended is None:
+        """Less and less often; also for one that begins, and is over, while it looks."""
+        looks = 0
+        while self._is_looked_for():
             try:
                 await self._context.routes.refresh(self._timeout)
             except VarlogError:
-                failures += 1
-            if self._segment is self._over and self._ended is None:
-                await self._world.clock.sleep(pause(self._world, failures))
+                pass  # asked again
+            if self._is_looked_for():
+                await self._world.clock.sleep(pause(self._world, looks))
+            looks += 1
         self._looking = None
+
+    def _is_looked_for(self) -> bool:
+        """What follows the segment; not once its end is known, and others have to take what it ends with."""
+        segment = self._segment
+        return segment is not None and segment is self._over and not segment.closed
 
     def left_behind(self, node: NodeId) -> None:
         """Ask for the next segment, in which nobody lacks anything. Appends go on meanwhile."""
