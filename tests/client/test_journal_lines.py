@@ -4,13 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from tests.runtime.test_polling import Hasty
 from tests.servers import run
 
 from varlog.base.ids import NodeId, Slot
 from varlog.client.journal_lines import LedSegment, _Line
-from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT
+from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT, LONGEST_PAUSE_SECONDS
 from varlog.core.ordering.journal import Tenure
-from varlog.runtime.clock import RealClock
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -54,21 +54,23 @@ def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
 
             async def call(*_: object, **__: object) -> Any:
                 asked.append(node)
-                state = pb.REPLICA_FINISHED if len(asked) == 3 else pb.REPLICA_SEALED
+                state = pb.REPLICA_FINISHED if len(asked) == 12 else pb.REPLICA_SEALED
                 return SimpleNamespace(message=pb.ReplicaStatus(state=state, contiguous=2))
 
             return SimpleNamespace(call=call)
 
+        clock = Hasty()
         segment: Any = object.__new__(LedSegment)
         segment._name = (9, 1, 1, 7)
         segment.epoch = 1
         segment.context = SimpleNamespace(
             routes=SimpleNamespace(info=info, place=lambda node: node),
             pool=SimpleNamespace(get=get),
-            world=SimpleNamespace(clock=RealClock()),
+            world=SimpleNamespace(clock=clock),
         )
         await segment.wait_until_shown()
-        assert asked == [2, 2, 2], "it has all from the first on, and shows it at last"
+        assert asked == [2] * 12, "it has all from the first on, and shows it at last"
+        assert clock.slept[-1] == LONGEST_PAUSE_SECONDS, "it may be long"
         assert sorted(left) == [1, 3], "nobody is asked any more"
 
     run(story())

@@ -25,6 +25,7 @@ from varlog.client.limits import (
     JOURNAL_STORE_BYTES,
     JOURNAL_STORE_SECONDS,
     JOURNAL_STORES_IN_FLIGHT,
+    LONGEST_PAUSE_SECONDS,
 )
 from varlog.client.repository import pause
 from varlog.core.ordering.journal import Numbered, Tenure
@@ -125,7 +126,8 @@ class LedSegment:
             return Heard.ENOUGH if shown else Heard.AGAIN
 
         asks = [partial(ask, member) for member in range(len(record.streams[0].members))]
-        await poll(self.context.world.clock, asks, f"show the end of journal {self._name[0]}.{self.epoch}")
+        name = f"show the end of journal {self._name[0]}.{self.epoch}"
+        await poll(self.context.world.clock, asks, name, LONGEST_PAUSE_SECONDS)  # it may take until one is mended
 
     def _record(self) -> pb.SegmentInfo:
         log, epoch, _, _ = self._name
