@@ -26,6 +26,7 @@ from varlog.client.limits import (
     JOURNAL_STORE_SECONDS,
     JOURNAL_STORES_IN_FLIGHT,
     LONGEST_PAUSE_SECONDS,
+    STORE_SECONDS,
 )
 from varlog.client.repository import pause
 from varlog.core.ordering.journal import Numbered, Tenure
@@ -141,7 +142,7 @@ class LedSegment:
         log, epoch, stream, _ = self._name
         peer = await self.context.pool.get(self.context.routes.place(node))
         question = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=epoch, stream=stream))
-        status: pb.ReplicaStatus = (await peer.call(Method.LEAD, question, timeout=JOURNAL_STORE_SECONDS)).message
+        status: pb.ReplicaStatus = (await peer.call(Method.LEAD, question, timeout=STORE_SECONDS)).message
         slot = Slot(-1)
         while status.state in (pb.REPLICA_OPEN, pb.REPLICA_SEALED) and slot < status.contiguous < end:
             slot = Slot(status.contiguous)
