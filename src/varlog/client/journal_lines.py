@@ -121,7 +121,9 @@ class LedSegment:
             members = self._record().streams[0].members  # they may be others by now
             node = NodeId(members[member % len(members)])
             status = await self._bring_up(node, end)
-            if status.contiguous >= end:
+            if status.state == pb.REPLICA_FAILED:
+                holders.pop(node, None)  # its files are not to be trusted
+            elif status.contiguous >= end:
                 holders[node] = None
             shown = status.state == pb.REPLICA_FINISHED or is_safe(len(holders), record.ack)
             return Heard.ENOUGH if shown else Heard.AGAIN
