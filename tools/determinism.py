@@ -32,6 +32,7 @@ SIMULATED = (
     "transport/pool.py",
     "transport/request.py",
     "transport/service.py",
+    "runtime/give_way.py",
     "runtime/scope.py",
     "runtime/timeout.py",
 )

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from tests.sim.world import Small
 
-from varlog.base.errors import Trimmed
+from varlog.base.errors import Trimmed, Unavailable
+from varlog.base.ids import Slot
+from varlog.base.ranges import Binding
+from varlog.node import reads
 from varlog.node.config import NodeConfig
 from varlog.node.server import StorageNode
 from varlog.sim.host import Host, Process
 from varlog.sim.weather import DiskWeather, Latency, NetworkWeather
+from varlog.storage.reader import Reader
+from varlog.storage.replica_log import Run
+from varlog.transport.limits import PARTS_IN_THE_MAKING
 from varlog.transport.peer import Peer, connect
 from varlog.wire.batch import encode_batch
 from varlog.wire.methods import Method
@@ -87,6 +93,68 @@ def test_a_reader_whose_position_is_trimmed_while_it_reads_is_told_so() -> None:
         with pytest.raises(Trimmed) as trimmed:
             await reading
         assert trimmed.value.first == 104
+
+    run_beside_node(small, host, work)
+
+
+def test_a_reader_whose_replica_goes_while_it_reads_is_told_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong with what he asked: a copy may have taken its place."""
+    small = Small()
+    host = small.host("node")
+    plain = Reader.read
+
+    async def work(process: Process) -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def read(self: Reader, start: int, limit: int, max_bytes: int, max_batches: int = 0) -> Run:
+            begun.set()
+            await go_on.wait()
+            return await plain(self, start, limit, max_bytes, max_batches)
+
+        peer = await connect(process.world, "node:1", {}, timeout=5.0)
+        await fill(peer)
+        monkeypatch.setattr(Reader, "read", read)
+        request = pb.ReadRequest(log=1, segment=1, stream=1, slot=2)
+        parts = peer.stream(Method.READ, request, timeout=60.0)
+        reading = process.spawn(anext(aiter(parts)), "read")
+        await begun.wait()
+        await peer.call(Method.DROP, pb.DropRequest(replica=NAME), timeout=60.0)
+        go_on.set()
+        with pytest.raises(Unavailable, match="not here any more"):
+            await reading
+
+    run_beside_node(small, host, work)
+
+
+def test_of_one_connection_few_parts_are_in_memory_that_it_has_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All streams may send, and the connection takes nothing more from the first part on."""
+    small = Small(weather=NetworkWeather(delay=Latency(0.1, 0.0), window_bytes=16))
+    host = small.host("node", disk=DiskWeather(read=Latency(0.05, 0.0)))
+    made: list[int] = [0]
+    plain_next, plain_send = reads._Reading._next, reads._Reading._send
+
+    async def following(self: reads._Reading, slot: Slot) -> tuple[Run, list[Binding], bool]:
+        found = await plain_next(self, slot)
+        made.append(made[-1] + 1)
+        return found
+
+    async def send(self: reads._Reading, run: Run, bindings: list[Binding], last: bool) -> None:
+        await plain_send(self, run, bindings, last)
+        made.append(made[-1] - 1)
+
+    monkeypatch.setattr(reads._Reading, "_next", following)
+    monkeypatch.setattr(reads._Reading, "_send", send)
+    many = 3 * PARTS_IN_THE_MAKING
+
+    async def work(process: Process) -> None:
+        reader = await connect(process.world, "node:1", {}, timeout=5.0)
+        writer = await connect(process.world, "node:1", {}, timeout=5.0)
+        await fill(writer)
+        request = pb.ReadRequest(log=1, segment=1, stream=1, slot=0)
+        streams = [reader.stream(Method.READ, request, timeout=600.0) for _ in range(many)]
+        for parts in streams:
+            assert len([part async for part in parts]) == 1
+        assert max(made) in range(1, PARTS_IN_THE_MAKING + 1)
 
     run_beside_node(small, host, work)
 

@@ -1,6 +1,7 @@
 """The replicas of a node on its volumes: what one bad replica does to the others."""
 
 import asyncio
+import contextlib
 import shutil
 from pathlib import Path
 from random import Random
@@ -33,6 +34,7 @@ from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import Volume
 from varlog.transport.peer import Peer
 from varlog.transport.world import real_world
+from varlog.wire.batch import check_batch
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -113,6 +115,53 @@ def test_garbage_that_cannot_be_removed_is_told_and_left(monkeypatch: pytest.Mon
         await replicas.open_all()
         assert [replica.log.folder for replica in replicas.all()] == ["replicas/7.1.1.2"]
         assert "could not be removed" in told[0]
+
+    run(story())
+
+
+def test_a_defect_in_the_middle_of_a_sync_ends_the_replica_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take appends that are never synced, and nobody would replace it."""
+
+    async def story() -> None:
+        defects: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(context.get("exception")))
+        replicas = await on(CrashDisk())
+        replica = await replicas.create(spec(1))
+        wrong = ZeroDivisionError("nobody foresaw this")
+
+        async def sync(log: ReplicaLog) -> None:
+            raise wrong
+
+        monkeypatch.setattr(ReplicaLog, "sync", sync)
+        with pytest.raises(ReplicaFailed, match="nobody foresaw this"):
+            await asyncio.wait_for(replica.flush(), 10)
+        with pytest.raises(ReplicaFailed):
+            await replica.store(Slot(0), [(batch(b"a"), check_batch(batch(b"a")))], settle=False)
+        await asyncio.sleep(0)
+        assert defects == [wrong]
+        await replicas.close()
+
+    run(story())
+
+
+def test_a_volume_that_has_room_again_is_not_called_full_though_nobody_appends() -> None:
+    async def story() -> None:
+        disk = CrashDisk()
+        replicas = await on(disk)
+        replica = await replicas.create(spec(1))
+        disk.capacity = disk.used
+        data = batch(bytes(SMALLEST_FILE_BYTES // 8))
+        with contextlib.suppress(NoSpace):
+            while True:
+                await replica.store(replica.log.appended, [(data, check_batch(data))], settle=False)
+        await replica.tidy()
+        assert replica.full
+        used = disk.used
+        disk.capacity += 4 * SMALLEST_FILE_BYTES
+        await replica.tidy()
+        assert not replica.full
+        assert disk.used == used, "the room is for who appends"
+        await replicas.close()
 
     run(story())
 
@@ -262,6 +311,23 @@ async def drop_replica(peer: Peer, stream: int, timeout: float = TIMEOUT_S) -> N
     await peer.call(Method.DROP, request, timeout=timeout)
 
 
+def test_who_waits_for_more_of_a_replica_hears_that_it_is_gone(tmp_path: Path) -> None:
+    """He would wait for ever, or until he looks elsewhere by himself."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            await open_replica(peer, 1)
+            request = pb.ReadRequest(log=7, segment=1, stream=1, slot=0, wait=True)
+            parts = peer.stream(Method.READ, request, timeout=TIMEOUT_S)
+            await anext(parts)
+            await drop_replica(peer, 1)
+            with pytest.raises(Unavailable, match="not here any more"):
+                await asyncio.wait_for(anext(parts), TIMEOUT_S)
+
+    run(story())
+
+
 @pytest.mark.parametrize("failures", [0, 2])
 @pytest.mark.parametrize("gone", ["deadline", "connection"])
 def test_a_drop_goes_on_though_nobody_waits_for_it(
@@ -333,8 +399,37 @@ def test_what_is_marked_is_gone_for_good_though_the_node_stops_before_it_is_remo
             folder = tmp_path / "node1" / "replicas"
             assert len(list(folder.iterdir())) == 5
             node = await cluster.start_node(1)
-            assert [each.name for each in folder.iterdir()] == ["7.1.5"]
             assert [replica.id.stream for replica in node.replicas.all()] == [5]
+            while [each.name for each in folder.iterdir()] != ["7.1.5"]:
+                await asyncio.sleep(0.01)
+
+    run(story())
+
+
+def test_a_node_that_starts_serves_while_it_removes_what_was_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=1) as cluster:
+            peer = await cluster.to_node(1)
+            for stream in (1, 2):
+                await open_replica(peer, stream)
+            with monkeypatch.context() as held:
+                Removing(held)
+                await drop_replica(peer, 1)
+                await cluster.stop_node(1)
+            removing = Removing(monkeypatch)
+            node = await cluster.start_node(1)
+            await removing.begun.wait()
+            assert [replica.id.stream for replica in node.replicas.all()] == [2]
+            peer = await cluster.to_node(1)
+            same = asyncio.ensure_future(open_replica(peer, 1))
+            await open_replica(peer, 3)
+            await drop_replica(peer, 1)
+            assert not same.done()
+            removing.go_on.set()
+            await same
+            assert [replica.id.stream for replica in node.replicas.all()] == [2, 3, 1]
 
     run(story())
 
@@ -401,6 +496,36 @@ def test_who_makes_a_replica_waits_for_few_of_hundreds_that_are_dropped(
                 await asyncio.sleep(0.01)
             assert max(at_once) == 1
             assert [replica.id.stream for replica in cluster.nodes[1].replicas.all()] == [many, many + 1]
+
+    run(story())
+
+
+def test_what_goes_from_one_volume_while_another_is_looked_at_is_no_reason_to_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        disks = [CrashDisk(), CrashDisk()]
+        replicas = await on(*disks)
+        await replicas.create(spec(1))
+        removing = Removing(monkeypatch)
+        await replicas.drop(name(1))
+        looked = asyncio.Event()
+        plain = Volume.folders
+
+        async def folders_of(self: Volume, replica: ReplicaId) -> list[str]:
+            found = await plain(self, replica)
+            looked.set()
+            if self.disk is disks[1]:
+                while any("7.1.1/" in path for disk in disks for path in disk.paths()):
+                    await asyncio.sleep(0)
+            return found
+
+        monkeypatch.setattr(Volume, "folders", folders_of)
+        again = asyncio.ensure_future(replicas.drop(name(1), before=3))
+        await looked.wait()
+        removing.go_on.set()
+        await again
+        await replicas.close()
 
     run(story())
 

@@ -138,7 +138,7 @@ def test_a_file_written_down_can_be_opened() -> None:
 
 
 def test_producers_base_and_sidecar() -> None:
-    snapshot = producers().snapshot(Slot(2))
+    snapshot = run(producers().snapshot(Slot(2)))
     assert snapshot == golden(PRODUCERS)
     assert encode_base(REPLICA, 2, snapshot) == golden(BASE) + golden(PRODUCERS)
     index, bindings = SparseIndex(), BindingColumn(0)

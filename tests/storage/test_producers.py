@@ -1,6 +1,7 @@
 """The table of producers against a naive one, its bounds, and that it survives."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from varlog.base import limits
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Glsn, Slot
 from varlog.storage import producers as producers_module
-from varlog.storage.producers import ProducerTable
+from varlog.storage.producers import TURN_PRODUCERS, ProducerTable
 from varlog.wire.batch import NO_PRODUCER
 
 Row = tuple[bytes, int, int, int]
@@ -78,12 +79,55 @@ def test_a_snapshot_and_the_batches_behind_it_give_the_same_table(
     for producer, sequence, slot, count in known[:taken]:
         table.record(producer, sequence, Slot(slot), count)
     edge_slot = known[edge][2] if edge < len(known) else 1 << 60
-    loaded = ProducerTable.load(table.snapshot(Slot(edge_slot)))
+    loaded = ProducerTable.load(run(table.snapshot(Slot(edge_slot))))
     for producer, sequence, slot, count in known[taken:]:
         table.record(producer, sequence, Slot(slot), count)
     for producer, sequence, slot, count in known[edge:]:
         loaded.record(producer, sequence, Slot(slot), count)
     assert same(table, loaded, known)
+
+
+@settings(deadline=None)
+@given(CHOICES, st.integers(0, 300), st.integers(0, 300), st.integers(1, 3))
+def test_so_does_one_during_which_more_batches_come(
+    choices: list[tuple[int, int]], first: int, second: int, at_once: int
+) -> None:
+    """Some are forgotten, too, and some producers begin anew."""
+    known = [(name(number), sequence + 100, 2 * slot, 1) for slot, (number, sequence) in enumerate(choices)]
+    known += [(producer, sequence, slot, 1) for producer, sequence, slot, _ in rows(choices)]
+    known = [(producer, sequence, number, 1) for number, (producer, sequence, _, _) in enumerate(known)]
+    edge, taken = sorted((min(first, len(known)), min(second, len(known))))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(limits, "PRODUCERS_PER_STREAM", 3)
+        patched.setattr(producers_module, "TURN_PRODUCERS", 1)
+        whole, later = ProducerTable(), ProducerTable()
+        for producer, sequence, slot, count in known:
+            whole.record(producer, sequence, Slot(slot), count)
+        for producer, sequence, slot, count in known[:taken]:
+            later.record(producer, sequence, Slot(slot), count)
+        coming = iter(known[taken:])
+        snapshot = later.snapshot(Slot(edge))
+        try:
+            while True:
+                snapshot.send(None)
+                for producer, sequence, slot, count in islice(coming, at_once):
+                    later.record(producer, sequence, Slot(slot), count)
+        except StopIteration as ended:
+            loaded = ProducerTable.load(ended.value)
+        for producer, sequence, slot, count in known[edge:]:
+            loaded.record(producer, sequence, Slot(slot), count)
+        assert run(loaded.snapshot(Slot(1 << 60))) == run(whole.snapshot(Slot(1 << 60)))
+
+
+def test_others_have_their_turn_while_a_snapshot_is_taken() -> None:
+    table = ProducerTable()
+    for number in range(1, 4 * TURN_PRODUCERS + 1):
+        table.record(name(number), 0, Slot(number), 1)
+    snapshot = table.snapshot(Slot(1 << 60))
+    for _ in range(4):
+        snapshot.send(None)
+    with pytest.raises(StopIteration):
+        snapshot.send(None)
 
 
 @settings(deadline=None)
@@ -146,7 +190,7 @@ def test_who_sent_elsewhere_meanwhile_goes_on_behind_that_and_never_goes_back() 
 def test_a_damaged_snapshot_is_refused() -> None:
     table = ProducerTable()
     table.record(name(1), 0, Slot(0), 1)
-    whole = table.snapshot(Slot(9))
+    whole = run(table.snapshot(Slot(9)))
     for cut in range(1, len(whole)):
         with pytest.raises(Corrupt):
             ProducerTable.load(whole[:cut])

@@ -10,6 +10,7 @@ from varlog.base.errors import AlreadyExists, NotFound, NotWritten, Trimmed
 from varlog.base.ids import Glsn, Slot
 from varlog.base.invariant import InvariantBroken
 from varlog.base.ranges import Binding
+from varlog.storage.reader import TURN_BATCHES
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.search import DigestRow
 from varlog.wire.proto import varlog_pb2 as pb
@@ -364,5 +365,35 @@ def test_marks_count_nothing_that_may_be_cut_off_yet() -> None:
         assert [glsn for glsn, _ in log.marks()] == [glsn for glsn, _ in whole]
         for (_, size), (_, before) in zip(log.marks(), whole, strict=True):
             assert size <= before
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("what", ["read", "digest"])
+def test_others_have_their_turn_while_many_small_batches_are_looked_through(what: str) -> None:
+    """They lie in the page cache, so that nothing waits for the disk."""
+
+    async def scenario() -> None:
+        log = await create(CrashDisk(), file_bytes=2 * MIB)
+        many = 8 * TURN_BATCHES
+        log.stage_batches(Slot(0), [batch(0)] * many)
+        await log.sync()
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(others())
+        await asyncio.sleep(0)
+        began = turns
+        if what == "read":
+            assert (await log.read(Slot(0), Slot(many), 2 * MIB)).end == many
+        else:
+            assert len(await log.digest(Slot(0), Slot(many))) == many
+        beside.cancel()
+        assert turns - began >= many // (2 * TURN_BATCHES)
 
     run(scenario())

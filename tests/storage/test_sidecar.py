@@ -1,5 +1,7 @@
 """Sidecars: what they save, and that nothing depends on them."""
 
+import asyncio
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, SMALL, Model, append, batch, bind, create, data_files, fill, reopen, run
@@ -12,6 +14,7 @@ from varlog.storage.files import DataFile
 from varlog.storage.index import BindingColumn, Columns, SparseIndex
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.sidecar import SUMMARY_BYTES, decode_body, decode_summary, encode_sidecar
+from varlog.storage.walk import WINDOW_BYTES
 
 
 def sidecars(disk: CrashDisk) -> list[str]:
@@ -213,6 +216,31 @@ def test_a_sidecar_that_rots_while_the_replica_is_open() -> None:
             disk.flip(path, SUMMARY_BYTES + 1)
         await disk.remove(sidecars(disk)[0])
         await model.check(log)
+
+    run(scenario())
+
+
+def test_others_have_their_turn_while_a_sidecar_is_made_anew() -> None:
+    """It takes all of a data file, most of which lies in the page cache."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=4 * WINDOW_BYTES)
+        await fill(log, 2, size=100_000)
+        await log.collect()
+        disk.flip(sidecars(disk)[0], 20)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(others())
+        assert (await log.bindings(Slot(0), Slot(1)))[0].glsn == 1
+        beside.cancel()
+        assert turns >= 3
 
     run(scenario())
 

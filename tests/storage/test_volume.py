@@ -11,6 +11,7 @@ from tests.storage.harness import FOLDER, REPLICA, append, batch, create, reopen
 from varlog.base.errors import Corrupt, InvalidArgument, NotFound, Unsupported, VarlogError, WrongCluster
 from varlog.base.ids import Epoch, LogId, ReplicaId, StreamId
 from varlog.ports.disk import DiskFailed
+from varlog.storage import layout
 from varlog.storage.folders import drop_folder
 from varlog.storage.replica_log import ReplicaLog
 from varlog.storage.volume import IDENTITY, Volume, newest
@@ -184,6 +185,26 @@ def test_a_creation_that_is_broken_off_leaves_nothing(end: str, monkeypatch: pyt
         await asyncio.gather(creating, return_exceptions=True)
         assert not await disk.list("replicas")
         await append(await create(disk), batch(0))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mark", [layout.DROPPED, layout.COPYING])
+def test_what_was_half_dropped_or_copied_does_not_count_any_more_whatever_happens(mark: str) -> None:
+    """Its mark may have been in the page cache alone: nobody has to remove it at once, and it never comes back."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        await Volume.open(disk, Random(1))
+        await (await create(disk)).close()
+        await disk.open(f"{FOLDER}/{mark}", create=True)
+        volume = await Volume.open(disk, Random(1))
+        assert volume.garbage == [(REPLICA, FOLDER)]
+        assert await volume.replicas() == []
+        disk.crash()
+        volume = await Volume.open(disk, Random(1))
+        assert volume.garbage == [(REPLICA, FOLDER)]
+        assert await volume.replicas() == []
 
     run(scenario())
 

@@ -72,6 +72,8 @@ class _Search:
         self._deadline = self._clock.now() + timeout
         self._offset = context.world.random.randrange(1 << 16)
         self.last: VarlogError | None = None
+        self.refused = False
+        """A replica that was asked in this attempt has given no answer."""
 
     @property
     def left(self) -> float:
@@ -92,6 +94,7 @@ class _Search:
             raise
         except VarlogError as error:
             self.last = error
+            self.refused = True
             self._context.routes.refresh_soon()
             return None
 
@@ -151,16 +154,29 @@ async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: 
             raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
         hint = context.hints.stream_of(glsn) if attempt == 0 else None
         routes = [route for route in context.routes.streams if hint in (None, route.id) and route.may_hold(glsn)]
+        search.refused = False
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
-        tail = await fresh_tail(context, search.rest)
-        if glsn > tail:
-            raise NotWritten(f"position {glsn} is not written yet; the tail is {tail}", tail)
         attempt += 1
+        if not search.refused or attempt % max(len(route.members) for route in routes) == 0:
+            await _check_written(context, search, glsn)  # else another replica is there to be asked first
         context.routes.refresh_soon()  # it may lie in a stream that we have not heard of, or be trimmed
         await search.again(attempt)
         info = await context.routes.resolve(search.rest)
+
+
+async def _check_written(context: LogContext, search: _Search, glsn: Glsn) -> None:
+    """Raises `NotWritten` if nobody can have it. Where the tail is not told for long, a replica may show it by then."""
+    try:
+        tail = await fresh_tail(context, min(search.rest, ATTEMPT_SECONDS))
+    except VarlogError as error:
+        if not error.retryable:
+            raise
+        search.last = error
+        return
+    if glsn > tail:
+        raise NotWritten(f"position {glsn} is not written yet; the tail is {tail}", tail)
 
 
 async def _look(search: _Search, route: StreamRoute, glsn: Glsn, attempt: int) -> Entry | None:

@@ -43,6 +43,8 @@ PART_BYTES = 2 << 20
 """Wanted size of what comes at once; less where files are small."""
 GROUP_BYTES = 8 << 20
 """Written at once; less where files are small."""
+GROUP_BATCHES = 1 << 12
+"""The same, where batches are small: each is taken in, staged and compared without a pause for others."""
 WINDOW_BYTES = 8 << 20
 """What a source may send ahead."""
 SOURCE_TIMEOUT_S = 5.0
@@ -258,7 +260,7 @@ class Copy:
         """Parts from `slot` on, with or without the first, until they are enough for a sync or there are no more."""
         group = _Group(slot, last=ended)
         enough = min(GROUP_BYTES, self._file_bytes // 4)
-        while not group.last and group.size < enough:
+        while not group.last and group.size < enough and len(group.batches) < GROUP_BATCHES:
             part = part or await self._next(parts)
             if part is None:
                 group.last = True

@@ -1,6 +1,7 @@
 """A bound on bytes a second, shared by all who spend from it."""
 
 from varlog.ports import Clock
+from varlog.runtime.give_way import give_way
 
 BURST_S = 0.1
 """So much may be spent ahead: small pieces do not wait one by one."""
@@ -20,3 +21,5 @@ class Pace:
         wait = self._free_at - now - BURST_S
         if wait > 0:
             await self._clock.sleep(wait)
+        else:
+            await give_way()  # whoever is slower than he may be would hold up the event loop

@@ -22,6 +22,15 @@ async def serve_read(request: Request, replica: Replica) -> None:
     assert isinstance(message, pb.ReadRequest)
     if replica.failure is not None and (message.stored or message.whole or not replica.gave_up):
         raise replica.failure
+    try:
+        await _serve(request, message, replica)
+    except InvalidArgument as error:
+        if not replica.gone:
+            raise
+        raise Unavailable(f"{replica.id} is not here any more") from error  # its files were closed meanwhile
+
+
+async def _serve(request: Request, message: pb.ReadRequest, replica: Replica) -> None:
     if message.stored:
         await _serve_stored(request, message, replica)
     elif message.whole:
@@ -36,11 +45,12 @@ async def _serve_stored(request: Request, message: pb.ReadRequest, replica: Repl
     slot = Slot(message.slot)
     while True:
         await request.sendable()
-        end = replica.log.durable
-        run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
-        last = run.end >= end
-        part = pb.ReadPart(slot=run.slot, status=replica.status())
-        await request.part(part, [run.data] if len(run.data) else (), end=last)
+        async with request.peer.making:
+            end = replica.log.durable
+            run = await replica.log.read(slot, end, min(message.part_bytes or PART_BYTES, MOST_PART_BYTES))
+            last = run.end >= end
+            part = pb.ReadPart(slot=run.slot, status=replica.status())
+            await request.part(part, [run.data] if len(run.data) else (), end=last)
         if last:
             return
         slot = run.end
@@ -56,7 +66,7 @@ async def _serve_producers(request: Request, replica: Replica) -> Slot:
         raise Unavailable(f"{replica.id} is not finished: there is no end yet up to which it could be copied")
     start = log.trimmed
     first = (await log.read(start, log.committed, 1, 1)).slot
-    table = memoryview(log.producers.snapshot(first))
+    table = memoryview(await log.producers.snapshot(first))
     for at in range(0, max(1, len(table)), PART_BYTES):
         status = replica.status()
         status.trimmed_glsn = log.trimmed_glsn
@@ -75,24 +85,26 @@ class _Reading:
         self._batches_left = message.max_batches
 
     async def run(self) -> None:
-        await self._request.sendable()
-        # No pause from here to the look at what is committed: to a search by time that found nothing, what is committed
-        # behind it is no answer.
-        slot = await self._first_slot()
-        first = True
+        slot: Slot | None = None
         while True:
-            run, bindings, last = await self._next(slot)
-            last = last or (run.end >= self._replica.log.committed and self._is_last())
-            if run.end > run.slot or first or last:
-                await self._send(run, bindings, last)
-            first = False
+            await self._request.sendable()
+            async with self._request.peer.making:
+                first = slot is None
+                # No pause from here to the look at what is committed: to a search by time that found nothing, what is
+                # committed behind it is no answer.
+                slot = await self._first_slot() if slot is None else slot
+                run, bindings, last = await self._next(slot)
+                last = last or (run.end >= self._replica.log.committed and self._is_last())
+                if run.end > run.slot or first or last:
+                    await self._send(run, bindings, last)
             if last:
                 return
             slot = run.end
             await self._replica.committed_beyond(slot)
+            if self._replica.gone:
+                raise Unavailable(f"{self._replica.id} is not here any more")
             if self._replica.failure is not None and not self._replica.gave_up:
                 raise self._replica.failure
-            await self._request.sendable()
 
     def _is_last(self) -> bool:
         """At the committed end: does the stream of parts end here?"""

@@ -1,8 +1,8 @@
 """What replicas that were dropped leave on the volumes, on its way out.
 
 To remove gigabytes takes seconds where the disk is told of each block, and much longer where many replicas go at once.
-Nobody waits for that who makes a replica, but of the same name: only the marks, by which the next start of the node
-knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
+Nobody waits for that who makes a replica, but of the same name, nor who starts the node: only the marks, by which a
+start knows that a folder is to go, are written before a replica counts as gone. What cannot be removed is tried again.
 
 All names of a volume are changed by one thread, which takes what it is given in order. So one folder is removed at a
 time: whoever makes a replica beside hundreds that go has one step of one of them before each of his own.
@@ -51,9 +51,12 @@ class Removals:
 
         From now on a start of the node removes it; where there was no room for a mark, nothing but `settled` says so.
         """
-        found = [(volume, path) for volume in self._volumes for path in await volume.folders(replica)]
-        going = [(volume, path) for volume, path, _ in self._folders.get(replica, ())]
-        left = [(volume, path) for volume, path in found if path != keep and (volume, path) not in going]
+        left = []
+        for volume in self._volumes:
+            found = await volume.folders(replica)
+            # As of now: while the next volume is looked at, some of it may be gone.
+            going = [(folder.volume, folder.path) for folder in self._folders.get(replica, ())]
+            left += [(volume, path) for path in found if path != keep and (volume, path) not in going]
         return [Folder(volume, path, await mark_dropped(volume.disk, path)) for volume, path in left]
 
     def begin(self, replica: ReplicaId, folders: list[Folder]) -> None:
@@ -61,6 +64,13 @@ class Removals:
         self._folders.setdefault(replica, []).extend(folders)
         work = self._remove(replica, folders, self._going.get(replica))
         self._going[replica] = self._scope.spawn(work, name=f"remove {replica}")
+
+    def begin_garbage(self) -> None:
+        """Remove what was on its way out when the node stopped."""
+        for volume in self._volumes:
+            for replica, path in volume.garbage:
+                self.begin(replica, [Folder(volume, path, marked=True)])
+            volume.garbage.clear()
 
     def removes(self, replica: ReplicaId) -> bool:
         """Something of it is on its way out."""

@@ -67,6 +67,8 @@ class Replica:
         """Why it takes nothing from writers, though it is open; empty when it does, and once it is sealed."""
         self.gave_up = False
         """It has failed, but not its files: what is committed in them stays right, and is served."""
+        self.gone = False
+        """It was dropped, or a copy has taken its place: who waits for more of it is to ask anew, or elsewhere."""
         self.full = False
         """Its volume had no room for what came last."""
         self.leads: pb.Leads = pb.LEADS_NOT
@@ -262,19 +264,26 @@ class Replica:
 
     async def _sync_for_ever(self) -> None:
         """Write and sync whatever has gathered, again and again, until the replica fails."""
+        try:
+            await self._sync_until_failed()
+        except Exception as defect:
+            # Whatever it is: who waits would wait for ever, and nobody would hear that another has to take its place.
+            self.fail(VarlogError(repr(defect)))
+            raise
+
+    async def _sync_until_failed(self) -> None:
         while self._failure is None:
             if not self._sync_wanted:
                 self._idle = asyncio.get_running_loop().create_future()
                 await self._idle
             self._sync_wanted = False
-            waiting, self._after_sync = self._after_sync, []
+            count = len(self._after_sync)
             for callback in self.on_group:
                 callback()  # copies leave first: they have the longer way
             try:
                 await self.log.sync()
             except (NoSpace, Unavailable) as error:
                 # what was staged stays staged, and those who wait for it go on waiting
-                self._after_sync = waiting + self._after_sync
                 self._sync_wanted = True
                 if isinstance(error, NoSpace):
                     self._set_full(True)
@@ -282,12 +291,11 @@ class Replica:
                     self._set_short_of(error.message)
                 await self._clock.sleep(NO_SPACE_PAUSE_S)
             except VarlogError as error:
-                self._after_sync = waiting + self._after_sync
                 self.fail(error)
             else:
                 if self._short_of:
                     self._set_short_of("")
-                self._synced(waiting)
+                self._synced(count)
 
     def _set_short_of(self, what: str) -> None:
         """Something that the node lacks keeps it from writing; empty: no longer."""
@@ -296,7 +304,8 @@ class Replica:
         self._short_of = what
         self._changed(self)
 
-    def _synced(self, waiting: list[Done]) -> None:
+    def _synced(self, count: int) -> None:
+        """So many of those who wait have what they wait for."""
         if self._released is not None and not self._binds_late:
             self._bind_released()
         if self.spec.ordering == "cut" or self.log.sealed:
@@ -305,6 +314,8 @@ class Replica:
             self._report_timer = self._clock.call_later(REPORT_PACE_S, self._report)
         for callback in self.on_sync:
             callback()
+        waiting = self._after_sync[:count]
+        del self._after_sync[:count]
         if waiting and self._binds_late:
             _tell(waiting)  # an append waits for the answer
         elif waiting:
@@ -429,8 +440,8 @@ class Replica:
             self._want_sync()
 
     def committed_beyond(self, slot: Slot) -> "asyncio.Future[None]":
-        """Done when something may be readable at `slot`, when the replica is finished, or when it fails."""
-        if self.log.committed > slot or self._failure is not None or self.log.end is not None:
+        """Done when something may be readable at `slot`, when the replica is finished, fails, or is gone."""
+        if self.log.committed > slot or self._failure is not None or self.log.end is not None or self.gone:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             future.set_result(None)
             return future
@@ -494,9 +505,14 @@ class Replica:
         await self.tidy()
 
     async def tidy(self) -> None:
-        """Give back the space of what is trimmed, and move indexes of full files from memory to disk."""
+        """Give back the space of what is trimmed, and move indexes of full files from memory to disk.
+
+        A volume that was full may have room by now, though nobody has appended anything since.
+        """
         if self._failure is None:
             await self.log.collect()
+            if self.full and await self.log.has_room():
+                self._set_full(False)
 
     # ------------------------------------------------------------ recent batches, for copying
 
@@ -529,6 +545,8 @@ class Replica:
                 timer.cancel()
         self._bind_timer = self._report_timer = None
         self._forget_recent()
+        self.gone = True
+        self._readers.wake()
 
 
 def _tell(waiting: list[Done]) -> None:

@@ -112,6 +112,7 @@ class Replicas:
                 self._failed_copies[each.replica] = each.copy
             else:
                 self._add(log)
+        self._removals.begin_garbage()  # beside what the node serves, as it may take long
 
     async def create(self, spec: pb.ReplicaSpec) -> Replica:
         """OPEN: make a replica, or find the same one made before."""

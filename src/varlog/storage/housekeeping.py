@@ -34,7 +34,7 @@ async def _write_sidecar(files: Files, pool: FilePool, file: DataFile, producers
     columns = file.columns
     if columns is None:
         return
-    snapshot = producers.snapshot(Slot(file.end_slot))
+    snapshot = await producers.snapshot(Slot(file.end_slot))
     data = encode_sidecar(file.header.generation, file.end, columns, snapshot)
     free, _ = await files.place.disk.space()
     if free < len(data) + pool.margin_bytes:
@@ -66,7 +66,7 @@ def _count_free(files: Files, trimmed: int) -> int:
 
 async def _write_base(files: Files, count: int, pool: FilePool, producers: ProducerTable) -> None:
     place, kept = files.place, files[count].first_slot
-    base = encode_base(place.replica, kept, producers.snapshot(Slot(kept)))
+    base = encode_base(place.replica, kept, await producers.snapshot(Slot(kept)))
     try:
         await replace_file(place.disk, place.path(BASE), base)
     except NoSpace:

@@ -60,6 +60,13 @@ class FilePool:
             if not self._free:
                 self._free.append(await self._make(self._file_bytes))
 
+    async def has_room(self) -> bool:
+        """One could be made, or is there."""
+        if self._free:
+            return True
+        free, _ = await self._place.disk.space()
+        return free >= self._file_bytes + self.margin_bytes
+
     async def take(self, size: int) -> tuple[str, int]:
         """The name and size of a free file of at least `size` bytes, which is the caller's from now on."""
         async with self._changing:

@@ -8,7 +8,8 @@ so the last ones are kept as a first sequence and a row (slot, count) for each t
 
 A snapshot is taken for the slots below a given one. It need not be what the table was when the stream
 ended there: rows that have left a window since are missing from it. Whoever loads it goes on with all
-batches from that slot on, and these push the same rows out again: the table comes out the same.
+batches from that slot on, and these push the same rows out again: the table comes out the same. For the same
+reason it may be taken piece by piece, while more batches come.
 """
 
 from array import array
@@ -18,6 +19,7 @@ from struct import Struct
 from varlog.base import limits
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Slot
+from varlog.runtime.give_way import give_way
 from varlog.storage.index import column_bytes, column_from
 from varlog.wire.batch import NO_PRODUCER
 from varlog.wire.frame import Buffer
@@ -27,6 +29,9 @@ ROWS_PER_STREAM = 1 << 20
 
 _SLACK = 32
 """Rows a window may have beyond its size, so that the front is cut off seldom."""
+
+TURN_PRODUCERS = 1 << 11
+"""Taken into a snapshot before others have their turn: of all that a stream remembers it takes a tenth of a second."""
 
 _ENTRY = Struct("<16sQQ")
 """Producer, first sequence, number of rows."""
@@ -160,10 +165,13 @@ class ProducerTable:
 
     # ------------------------------------------------------------ snapshots
 
-    def snapshot(self, end: Slot) -> bytes:
-        """What is remembered of batches below `end`."""
+    async def snapshot(self, end: Slot) -> bytes:
+        """What is remembered of batches below `end`, all of which are recorded."""
         parts: list[bytes] = []
-        for producer, window in self._windows.items():
+        producers, windows = list(self._windows), list(self._windows.values())
+        for number, (producer, window) in enumerate(zip(producers, windows, strict=True), 1):
+            if not number % TURN_PRODUCERS:
+                await give_way()
             keep = window.below(end)
             if keep:
                 parts.append(_ENTRY.pack(producer, window.first, keep))

@@ -16,17 +16,24 @@ from typing import NamedTuple
 from varlog.base.errors import Corrupt
 from varlog.base.ids import Slot
 from varlog.base.invariant import invariant
+from varlog.runtime.give_way import give_way
 from varlog.storage.files import DataFile, Files
 from varlog.storage.index import INDEX_EVERY_BYTES
-from varlog.storage.walk import check_record, plain_batch, records_in, size_at, skip_to
-from varlog.wire.batch import BatchHeader
-from varlog.wire.record import RECORD_HEADER_BYTES
+from varlog.storage.walk import check_record, plain_batch, size_at, skip_to
+from varlog.wire.batch import BatchHeader, read_header
+from varlog.wire.record import RECORD_HEADER_BYTES, RecordKind, walk_records
 
 MOST_READ_BYTES = 32 << 20
 """Of one run, whatever the caller asks for; a single batch is read in any case."""
 
 LEAST_READ_BYTES = 4 << 10
 """Reading less costs as much."""
+
+TURN_BATCHES = 1 << 10
+"""After so many others have their turn: what lies in the page cache is read without a pause."""
+
+HEADER_STRETCHES = 4
+"""Of the index, looked through at once at most by who wants the headers of batches alone."""
 
 HINTS = 64
 """Ends of runs whose offset is remembered."""
@@ -91,9 +98,9 @@ class Reader:
                 if first is not None:
                     break
                 place, length = self._go_on(file, data, place, start, length)
-        return self._run(file, place.offset, data, first, found, limit, max_bytes, max_batches)
+        return await self._run(file, place.offset, data, first, found, limit, max_bytes, max_batches)
 
-    def _run(
+    async def _run(
         self,
         file: DataFile,
         offset: int,
@@ -113,6 +120,8 @@ class Reader:
                 if batch is None or batch.end_slot > limit or batch.end - first.start > max_bytes:
                     break
                 last, count = batch, count + 1
+                if not count % TURN_BATCHES:
+                    await give_way()
         except Corrupt:
             pass  # what lies before the damage is served; who goes on from there is told
         self._hint(last.end_slot, file, offset + last.end)
@@ -131,12 +140,12 @@ class Reader:
     async def headers_from(self, start: int, limit: int) -> tuple[list[tuple[int, BatchHeader]], int]:
         """Slot and header of some batches from the one with `start` on that begin below `limit`; where to go on."""
         file = self._files.find(start)
-        max_bytes = min(limit - start, 16) * INDEX_EVERY_BYTES
+        max_bytes = min(limit - start, HEADER_STRETCHES) * INDEX_EVERY_BYTES
         run = await self.read(start, file.end_slot, max_bytes, limit - start)
         headers = [
-            (record.slot, header)
-            for record, header in records_in(run.data, 0, file.header.generation)
-            if header is not None and record.slot < limit
+            (record.slot, read_header(run.data, record.body))
+            for record in walk_records(run.data)
+            if record.kind == RecordKind.BATCH and record.slot < limit
         ]
         return headers, run.end
 

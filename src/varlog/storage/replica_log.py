@@ -470,6 +470,11 @@ class ReplicaLog:
 
     # ------------------------------------------------------------ housekeeping
 
+    async def has_room(self) -> bool:
+        """The volume has a file for what comes next. It is made when something does."""
+        self._check()
+        return await self._pool.has_room()
+
     async def collect(self) -> None:
         """Give the space of trimmed files back, and move what is known about full ones from memory to disk."""
         self._check()

@@ -7,6 +7,7 @@ from varlog.base.errors import Corrupt, InvalidArgument
 from varlog.base.ids import Glsn, Slot
 from varlog.base.ranges import Binding
 from varlog.ports.disk import File
+from varlog.runtime.give_way import give_way
 from varlog.storage.facts import Facts
 from varlog.storage.index import BindingColumn, SparseIndex
 from varlog.storage.layout import FILE_HEADER_BYTES, FileHeader
@@ -100,8 +101,13 @@ async def scan_file(
 ) -> tuple[FileScan, Stop]:
     """Read records up to `limit` or the first bad one."""
     scan = FileScan(header, on_batch)
-    stop = await walk_file(file, header.generation, FILE_HEADER_BYTES, limit, scan.visit)
+    stop = await walk_file(file, header.generation, FILE_HEADER_BYTES, limit, scan.visit, pause=_let_others)
     return scan, stop
+
+
+async def _let_others(size: int) -> None:
+    """A sidecar may be made anew beside appends."""
+    await give_way()
 
 
 def copy_bindings(column: BindingColumn, bound: BindingColumn, limit: int) -> None:

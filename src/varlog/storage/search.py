@@ -8,6 +8,7 @@ from crc32c import crc32c
 
 from varlog.base.ids import FIRST_GLSN, Slot
 from varlog.base.ranges import Binding
+from varlog.runtime.give_way import give_way
 from varlog.storage.files import DataFile, Files
 from varlog.storage.reader import Reader
 from varlog.wire.proto import varlog_pb2 as pb
@@ -157,6 +158,7 @@ async def digest(files: Files, reader: Reader, low: int, high: int, trimmed: int
             while low < end and len(rows) < DIGEST_ROWS:
                 headers, low = await reader.headers_from(low, end)
                 rows += [DigestRow(Slot(slot), each.count, pb.SLOT_DATA, each.crc) for slot, each in headers]
+                await give_way()  # what lies in the page cache is read without a pause
     if low >= durable and low < high:
         rows.append(DigestRow(Slot(low), high - low, pb.SLOT_EMPTY, 0))
     return rows

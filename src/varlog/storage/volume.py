@@ -55,6 +55,8 @@ class Volume:
     def __init__(self, disk: Disk, identity: Identity) -> None:
         self.disk = disk
         self.identity = identity
+        self.garbage: list[tuple[ReplicaId, str]] = []
+        """Folders that were half dropped or half copied when it was opened: they count for nothing, and are to go."""
         self.trouble = ""
         """Why it could not say lately how much space it has, for people."""
         self._total_bytes = 0
@@ -66,7 +68,7 @@ class Volume:
 
     @classmethod
     async def open(cls, disk: Disk, random: Random) -> "Volume":
-        """Read whose volume this is; an empty folder is formatted. What was half dropped or half copied goes."""
+        """Read whose volume this is; an empty folder is formatted. See `garbage` for what is to be removed."""
         names = await disk.list("")
         if IDENTITY in names:
             identity = _decode(await read_whole(disk, IDENTITY))
@@ -133,7 +135,7 @@ class Volume:
         found = []
         for name in await self.disk.list(REPLICAS):
             names = await self._names_in(name)
-            if layout.SPEC in names and layout.COPYING not in names:
+            if layout.SPEC in names and layout.COPYING not in names and layout.DROPPED not in names:
                 found.append(Found(*_parse(name), self, f"{REPLICAS}/{name}"))
         return sorted(found, key=lambda each: each[:2])
 
@@ -155,11 +157,15 @@ class Volume:
         for name in await self.disk.list(REPLICAS):
             names = await self._names_in(name)
             folder = f"{REPLICAS}/{name}"
-            if layout.DROPPED in names or layout.COPYING in names or await is_unfinished(self.disk, folder, names):
-                await drop_folder(self.disk, f"{REPLICAS}/{name}")
+            if await is_unfinished(self.disk, folder, names):
+                await drop_folder(self.disk, folder)
+            elif layout.DROPPED in names or layout.COPYING in names:
+                # Who hears that it is not here takes it for gone: its mark must not be lost any more.
+                await self.disk.sync_folder(folder)
+                self.garbage.append((_parse(name)[0], folder))
             elif name.count(".") > 2:
                 # The mark of a copy in the making is gone; whether for good is certain only after this.
-                await self.disk.sync_folder(f"{REPLICAS}/{name}")
+                await self.disk.sync_folder(folder)
         await self.disk.sync_folder(REPLICAS)  # a folder that only the cache knows would be lost with all in it
         await self.disk.sync_folder("")
 

@@ -133,6 +133,8 @@ class Writer:
         elif self._rolling:
             # The next file may have its name already; what is written to this one would not be found.
             raise ReplicaFailed(f"replica {self._place.replica} was stopped between two files: open it again")
+        if not self.lazy:
+            await self._settle()
         left = len(self._pending)
         while left:
             count = await self._make_room(left)
@@ -142,8 +144,6 @@ class Writer:
             await self._write(self._pending[:count])
             del self._pending[:count]
             left -= count
-        if self._unsettled and not self.lazy:
-            await self._settle()
         file = self._files.last
         if not self._preparing and file.end > file.size // 2 and not len(self._pool):
             self._prepare()
@@ -161,11 +161,14 @@ class Writer:
         self._take_in(file, records)
 
     async def _settle(self) -> None:
-        """Sync what was written lazily."""
+        """Sync what was written lazily: it is not pending any more, so nobody would write it again if that fails."""
         if self._unsettled:
             file = self._files.last
             handle = file.handle or await self._files.open(file)
-            await handle.write(file.end, [], sync=True)
+            try:
+                await handle.write(file.end, [], sync=True)
+            except NoSpace as full:
+                raise DiskFailed(f"what was written could not be synced: {full.message}") from full
             self._unsettled = False
 
     def _take_in(self, file: DataFile, records: list[Staged]) -> None:

@@ -22,6 +22,10 @@ other many large requests must not both stop reading: their answers are small an
 STREAMS_PER_CONNECTION = 4096
 """Streams one end serves on one connection; one more is refused as `Overloaded`."""
 
+PARTS_IN_THE_MAKING = 16
+"""Parts of all streams of one connection that take memory and are not sent yet: credit may come for all streams at
+once, and what was read for them would be kept until the connection has taken it."""
+
 WINDOW_BYTES = 4 << 20
 """What a reader of a stream takes before it grants more, unless it says otherwise."""
 

@@ -80,6 +80,8 @@ class Peer:
         """None while open."""
         self.context: Any = None
         """Free for the owner of the handlers."""
+        self.making = asyncio.Semaphore(limits.PARTS_IN_THE_MAKING)
+        """Held by who makes a large part of a stream, behind `Request.sendable` and until it is sent."""
         self._channel = channel
         self._clock = clock
         self._on_defect: OnDefect = on_defect or report_defect

@@ -23,8 +23,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 def ack_on_replication() -> Iterator[None]:
     synced = Replica._synced
 
-    def synced_and_answer(self: Replica, waiting: list[Any]) -> None:
-        synced(self, waiting)
+    def synced_and_answer(self: Replica, count: int) -> None:
+        synced(self, count)
         for callback in self.on_verdict:
             primary = getattr(callback, "__self__", None)
             if isinstance(primary, Primary):
