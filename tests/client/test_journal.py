@@ -417,3 +417,29 @@ def test_a_segment_that_is_over_while_the_leader_looks_for_it_is_looked_for_too(
                 await asyncio.sleep(0.01)
 
     run(story())
+
+
+def test_what_follows_a_segment_is_looked_for_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be long until there are nodes for another one, and the watch tells of it."""
+
+    async def story() -> None:
+        async with led(tmp_path) as (_, _, journal, leader):
+            looks = 0
+
+            async def refresh(_: float) -> None:
+                nonlocal looks
+                looks += 1
+
+            monkeypatch.setattr(journal._context.routes, "refresh", refresh)
+            leader._leadership.is_over()
+            await asyncio.sleep(1.5)
+            assert 2 <= looks <= 8
+            monkeypatch.undo()
+            await journal.reconfigure(roll=True)
+            while leader._leadership._looking is not None:
+                await asyncio.sleep(0.01)
+            assert (await leader.append(b"a")).glsn == 1
+
+    run(story())

@@ -4,11 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from tests.runtime.test_polling import Hasty
 from tests.servers import run
 
+from varlog.base.errors import Unavailable
 from varlog.base.ids import NodeId, Slot
 from varlog.client.journal_lines import LedSegment, _Line
-from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT
+from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT, LONGEST_PAUSE_SECONDS
 from varlog.core.ordering.journal import Tenure
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -39,9 +41,10 @@ def test_a_member_that_is_behind_gets_several_stores_at_once() -> None:
 
 def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
     async def story() -> None:
-        stream = pb.StreamInfo(id=1, members=[1, 2, 3])
-        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, streams=[stream])])
+        stream = pb.StreamInfo(id=1, members=[1, 2, 3], held_by=[2])
+        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, base=1, end=3, ack=2, streams=[stream])])
         left: list[int] = []
+        asked: list[int] = []
 
         async def get(node: int) -> Any:
             if node != 2:
@@ -51,16 +54,54 @@ def test_a_member_that_is_silent_keeps_nobody_from_hearing_of_the_end() -> None:
                     left.append(node)
 
             async def call(*_: object, **__: object) -> Any:
-                return SimpleNamespace(message=pb.ReplicaStatus(state=pb.REPLICA_FINISHED))
+                asked.append(node)
+                state = pb.REPLICA_FINISHED if len(asked) == 12 else pb.REPLICA_SEALED
+                return SimpleNamespace(message=pb.ReplicaStatus(state=state, contiguous=2))
+
+            return SimpleNamespace(call=call)
+
+        clock = Hasty()
+        segment: Any = object.__new__(LedSegment)
+        segment._name = (9, 1, 1, 7)
+        segment.epoch = 1
+        segment.context = SimpleNamespace(
+            routes=SimpleNamespace(info=info, place=lambda node: node),
+            pool=SimpleNamespace(get=get),
+            world=SimpleNamespace(clock=clock),
+        )
+        await segment.wait_until_shown()
+        assert asked == [2] * 12, "it has all from the first on, and shows it at last"
+        assert clock.slept[-1] == LONGEST_PAUSE_SECONDS, "it may be long"
+        assert sorted(left) == [1, 3], "nobody is asked any more"
+
+    run(story())
+
+
+def test_a_replica_that_has_failed_does_not_count_as_one_that_has_the_end() -> None:
+    async def story() -> None:
+        stream = pb.StreamInfo(id=1, members=[1, 2, 3], held_by=[1])
+        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, base=1, end=3, ack=2, streams=[stream])])
+        failed = {1: 3, 2: 3}
+        """For how many questions to each."""
+
+        async def get(node: int) -> Any:
+            async def call(*_: object, **__: object) -> Any:
+                if node == 3:
+                    raise Unavailable("it is away")
+                failed[node] -= 1
+                state = pb.REPLICA_FAILED if failed[node] >= 0 else pb.REPLICA_SEALED
+                return SimpleNamespace(message=pb.ReplicaStatus(state=state, contiguous=2))
 
             return SimpleNamespace(call=call)
 
         segment: Any = object.__new__(LedSegment)
-        segment._name = (9, 1, 1, 7)
+        segment._name, segment.epoch = (9, 1, 1, 7), 1
         segment.context = SimpleNamespace(
-            routes=SimpleNamespace(info=info, place=lambda node: node), pool=SimpleNamespace(get=get)
+            routes=SimpleNamespace(info=info, place=lambda node: node),
+            pool=SimpleNamespace(get=get),
+            world=SimpleNamespace(clock=Hasty()),
         )
-        assert await segment.is_finished()
-        assert sorted(left) == [1, 3], "nobody is asked any more"
+        await segment.wait_until_shown()
+        assert max(failed.values()) < 0, "both are whole again"
 
     run(story())

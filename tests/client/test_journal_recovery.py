@@ -1,4 +1,4 @@
-"""The story of a leader election and recovery, exactly as the design of the shared journal tells it.
+"""The stories of election and recovery, and of replacing, exactly as the design of the shared journal tells them.
 
 member 1   e1  e2  e3      A, who leads epoch 2, has had e1 acknowledged. e2 is on W = 2 of 3 members, e3 on one;
 member 2   e1  e2          whether A has told anybody of e2 nobody knows. A dies. B, who waits, is elected under
@@ -102,6 +102,62 @@ def test_election_and_recovery(
                 await asyncio.sleep(0.02)
 
     run(story())
+
+
+@pytest.mark.parametrize("replication", ["broadcast", "chain"])
+def test_replacing(tmp_path: Path, replication: str) -> None:
+    """A member of the open segment is lost: that is sealed, and its leader goes on under the next epoch with those that
+    are well. Then the lost replica is restored elsewhere, and replaced by one change. If none survives, nothing is
+    guessed, and people are told.
+    """
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=200, rebuild_ms=300) as cluster, connected(cluster) as client:
+            journal = client.journal("wal", replication=replication)
+            async with journal, journal.lead(ttl=TIMEOUT_S, name="A") as a:
+                assert (await a.append(b"e1")).glsn == 1
+                name, members = await replica(client, "wal")
+                lost, spare = members[1], next(node for node in range(1, 5) if node not in members)
+                await cluster.stop_node(lost)
+                assert (await a.append(b"e2")).glsn == 2
+                while a.epoch <= name.segment:
+                    await asyncio.sleep(0.01)
+                assert (await a.append(b"e3")).glsn == 3
+                sealed, last = (await journal.info()).chain[name.segment - 1 :]
+                assert (sealed.leader, last.leader, last.epoch) == ("A", "A", name.segment + 1)
+                assert sorted(last.streams[0].members) == sorted({1, 2, 3, 4} - {lost})
+                assert sealed.end == last.base in (2, 3)
+
+                restored = [spare if node == lost else node for node in members]
+                while (now := await members_of(journal, name)) != restored:
+                    assert now == list(members), "the lost one's name is there until the copy is complete"
+                    await asyncio.sleep(0.005)
+                peer = await cluster.to_node(spare)
+                copy = (await peer.call(Method.LEAD, pb.LeadRequest(replica=name), timeout=TIMEOUT_S)).message
+                assert isinstance(copy, pb.ReplicaStatus)
+                assert (copy.state, copy.contiguous) == (pb.REPLICA_FINISHED, last.base - 1)
+                assert await payloads(journal) == [b"e1", b"e2", b"e3"]
+
+            for node in restored:
+                await cluster.stop_node(node)
+            while not any("unavailable" in why for why in await troubles(client, name)):
+                await asyncio.sleep(0.05)
+            assert await members_of(journal, name) == restored
+            await cluster.start_node(spare)  # one is enough
+            found = [entry.payload async for entry in journal.subscribe(1, 2)]
+            assert found == [b"e1"]
+
+    run(story())
+
+
+async def members_of(journal: varlog.Journal, name: pb.ReplicaId) -> list[int]:
+    """Of a segment, as they are now."""
+    return list((await journal.info()).chain[name.segment - 1].streams[0].members)
+
+
+async def troubles(client: varlog.Cluster, name: pb.ReplicaId) -> list[str]:
+    (log,) = (await client.status()).logs
+    return [stream.trouble for stream in log.streams if stream.segment == name.segment]
 
 
 async def ended_replicas(client: varlog.Cluster) -> list[varlog.ReplicaStatus]:

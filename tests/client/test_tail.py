@@ -128,6 +128,7 @@ def test_followers_of_a_journal_read_what_is_acknowledged_while_the_repository_i
             for number in range(1, 11):
                 assert (await leader.append(b"%d" % number)).glsn == number
                 assert await follower.tail() == number
+                assert (await follower.read(number)).payload == b"%d" % number, "though no replica may have heard yet"
             assert len(await entries(follower)) == 10
             await cluster.start_repository()
 

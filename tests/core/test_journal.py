@@ -59,6 +59,14 @@ def test_what_a_member_lacks_is_kept_as_far_as_there_is_room() -> None:
     assert not tenure.dropped(Slot(3))
 
 
+def test_what_ends_beyond_the_end_of_the_segment_is_given_to_nobody() -> None:
+    tenure = stored(10, 10, 10)
+    assert tenure.after(Slot(0), 1000, Slot(2)) == (2, [bytes(10)] * 2)
+    assert tenure.after(Slot(2), 1000, Slot(2)) == (2, [])
+    tenure.add("pair", 2, bytes(10))
+    assert tenure.after(Slot(3), 1000, Slot(4)) == (3, [])
+
+
 def test_what_is_not_committed_is_never_dropped() -> None:
     tenure = stored(10, 10, 10, keep=0)
     tenure.has(MEMBERS[0], Slot(3))

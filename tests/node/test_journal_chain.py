@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.servers import Servers, run, servers
+from tests.servers import TIMEOUT_S, Servers, run, servers
 
 import varlog
 from varlog.base.errors import WrongWriter
@@ -228,3 +228,36 @@ async def committed(cluster: Servers, journal: varlog.Journal, node: int) -> int
     peer.close()
     assert isinstance(found, pb.ReplicaStatus)
     return found.committed
+
+
+def test_stores_that_nobody_waits_for_any_more_are_not_kept(tmp_path: Path) -> None:
+    """As long as the member behind is away they come again and again, each until its time is up."""
+
+    async def story() -> None:
+        async with led_chain(tmp_path, nodes=3, lost_ms=60_000) as (cluster, client, journal, leader):
+            await leader.append(b"a")
+            first, *_, last = await members(journal)
+            await cluster.stop_node(last)
+            waits = asyncio.create_task(leader.append(b"b"))
+            while sum(tail == 2 for tail in await tails(client)) < 2:
+                await asyncio.sleep(0.02)
+            record = await (await cluster.to_repository()).call(
+                Method.GET_LOG, pb.GetLogRequest(name="wal"), timeout=TIMEOUT_S
+            )
+            assert isinstance(record.message, pb.LogInfo)
+            segment = record.message.chain[-1]
+            peer = await cluster.to_node(first)
+            question = pb.StoreRequest(
+                log=record.message.id, segment=segment.epoch, stream=segment.streams[0].id, writer=segment.leader.id
+            )
+            for _ in range(10):
+                with pytest.raises(varlog.Timeout):
+                    await peer.call(Method.STORE, question, timeout=0.02)
+            (relay,) = (
+                each for id_, each in cluster.nodes[first].replicas.roles.relays.items() if id_[1] == segment.epoch
+            )
+            assert len(relay._waiting) < 5
+            await cluster.start_node(last)
+            assert (await waits).glsn == 2
+
+    run(story())

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
 from tests.repository.test_leader import create as create_led
 from tests.repository.test_leader import replica
 from tests.repository.test_sequencer import all_of, create, ended, ends, record, roll, write
@@ -11,6 +12,9 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import NoSpace
+from varlog.base.ids import Slot
+from varlog.core.ordering.journal import Tenure
+from varlog.node.replica import Batches
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -60,12 +64,33 @@ class Settling:
         roles.settle = refuse if refuses else settle  # type: ignore[method-assign, assignment]
 
 
+class Taking:
+    """A node that takes what belongs to the end of a stream only when it is told to."""
+
+    def __init__(self, cluster: Servers, log: pb.LogInfo, node: int) -> None:
+        self.go_on = asyncio.Event()
+        self.asked = asyncio.Event()
+        name = replica(log, len(log.chain))
+        taking = cluster.nodes[node].replicas.find(name.log, name.segment, name.stream)
+        plain = taking.store
+
+        async def store(slot: Slot, batches: Batches, *, settle: bool) -> None:
+            if settle:
+                self.asked.set()
+                await self.go_on.wait()
+            await plain(slot, batches, settle=settle)
+
+        taking.store = store  # type: ignore[method-assign]
+
+
 async def payloads(cluster: Servers, end: int) -> list[bytes]:
     async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
         return [entry.payload async for entry in client.log("orders").subscribe(1, end)]
 
 
-def test_those_that_lack_something_take_it_before_it_is_shown(tmp_path: Path) -> None:
+def test_those_that_lack_something_take_it_before_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("varlog.node.leader.RELEASE_IDLE_S", TIMEOUT_S)  # nobody hears what the leader committed last
+
     async def story() -> None:
         async with servers(tmp_path, nodes=4, lost_ms=60_000, heartbeat_ms=20) as cluster:
             log, has, lacks = await lose_the_leader(cluster)
@@ -178,7 +203,15 @@ def test_what_lies_before_the_end_of_another_stream_is_on_two_members_before_it_
     run(story())
 
 
-def test_the_leader_of_a_journal_acknowledges_what_is_shown(tmp_path: Path) -> None:
+def test_the_leader_of_a_journal_acknowledges_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it cannot give its members what they lack, as it keeps too little."""
+    plain = Tenure.after
+
+    def after(self: Tenure[Any], slot: Slot, most_bytes: int, until: Slot | None = None) -> tuple[Slot, list[bytes]]:
+        return plain(self, slot, most_bytes) if until is None else (slot, [])
+
+    monkeypatch.setattr(Tenure, "after", after)
+
     async def story() -> None:
         async with (
             servers(tmp_path, nodes=4, lost_ms=60_000, heartbeat_ms=20) as cluster,
@@ -203,6 +236,45 @@ def test_the_leader_of_a_journal_acknowledges_what_is_shown(tmp_path: Path) -> N
             assert not doubtful.done(), "it is on one member alone"
             settling.go_on.set()
             assert ((await doubtful).glsn, (await later).glsn) == (2, 3)
+
+    run(story())
+
+
+def test_the_leader_of_a_journal_gives_what_it_sent_where_the_one_who_had_it_is_lost(tmp_path: Path) -> None:
+    """Else all that it appends from then on would wait until that one is back."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=60_000, heartbeat_ms=20) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+            client.journal("orders", replicas=3) as journal,
+            journal.lead(ttl=60.0) as leader,
+        ):
+            assert (await leader.append(b"a")).glsn == 1
+            log = await record(cluster)
+            has, lacks, silent = log.chain[-1].streams[0].members
+            await cluster.stop_repository()
+            await cluster.stop_node(silent)
+            await sealed_by_hand(cluster, log, lacks)
+            settling = Settling(cluster, lacks)
+            taking = Taking(cluster, log, lacks)
+            doubtful = [asyncio.create_task(leader.append(b"b%d" % each, timeout=60)) for each in range(3)]
+            while await tail(cluster, log, has) < 4:
+                await asyncio.sleep(0.01)
+            await cluster.start_repository()
+            await settling.asked.wait()
+            [stream] = (await record(cluster)).chain[len(log.chain) - 1].streams
+            assert (stream.end_slot, list(stream.held_by)) == (4, [has])
+            await cluster.stop_node(has)
+            later = asyncio.create_task(leader.append(b"c", timeout=60))
+            await taking.asked.wait()
+            await asyncio.sleep(0.1)
+            assert not any(each.done() for each in (*doubtful, later)), "nobody who is there has it"
+            taking.go_on.set()
+            assert [ack.glsn for ack in await asyncio.gather(*doubtful, later)] == [2, 3, 4, 5]
+            assert (await tail(cluster, log, lacks)) == 4, "and nothing that is not in the log"
+            settling.go_on.set()
+            assert await payloads(cluster, 6) == [b"a", b"b0", b"b1", b"b2", b"c"]
 
     run(story())
 

@@ -141,6 +141,8 @@ class Leadership:
             return
         self._ended = error
         segment, self._segment = self._segment, None
+        if self._asking is not None:
+            self._asking.cancel()
         if segment is not None:
             segment.cancel()
             for numbered in segment.tenure.waiting:
@@ -240,16 +242,22 @@ class Leadership:
             self._looking = self._scope.spawn(self._look(), name="look for the next segment")
 
     async def _look(self) -> None:
-        """Also for one that begins, and is over, while it looks."""
-        failures = 0
-        while self._segment is self._over and self._ended is None:
+        """Less and less often; also for one that begins, and is over, while it looks."""
+        looks = 0
+        while self._is_looked_for():
             try:
                 await self._context.routes.refresh(self._timeout)
             except VarlogError:
-                failures += 1
-            if self._segment is self._over and self._ended is None:
-                await self._world.clock.sleep(pause(self._world, failures))
+                pass  # asked again
+            if self._is_looked_for():
+                await self._world.clock.sleep(pause(self._world, looks))
+            looks += 1
         self._looking = None
+
+    def _is_looked_for(self) -> bool:
+        """What follows the segment; not once its end is known, and others have to take what it ends with."""
+        segment = self._segment
+        return segment is not None and segment is self._over and not segment.closed
 
     def left_behind(self, node: NodeId) -> None:
         """Ask for the next segment, in which nobody lacks anything. Appends go on meanwhile."""
@@ -307,16 +315,8 @@ class Leadership:
             self._asking = self._scope.spawn(self._wait_until_shown(segment), name="ask for what is shown")
 
     async def _wait_until_shown(self, segment: LedSegment) -> None:
-        """A member is finished when two have everything, or all that are left."""
-        failures = 0
-        while self._segment is segment:
-            if await segment.is_finished():
-                self._shown = segment.epoch
-                break
-            failures += 1
-            self._context.routes.refresh_soon()  # it may have other members by now
-            await self._world.clock.sleep(pause(self._world, failures))
-        self._asking = None
+        await segment.wait_until_shown()
+        self._shown, self._asking = segment.epoch, None
         self._changed()
 
     def _finish(self, segment: LedSegment, info: pb.SegmentInfo) -> None:

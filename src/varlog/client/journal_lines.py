@@ -12,9 +12,10 @@ with what is kept in memory; a member that lacks more than that is left behind, 
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Protocol
 
-from varlog.base.errors import Gap, Sealed, Unavailable, VarlogError
+from varlog.base.errors import Gap, NotFound, Sealed, Unavailable, VarlogError
 from varlog.base.ids import Glsn, NodeId, Slot, StreamId
 from varlog.client.context import LogContext
 from varlog.client.lane import Appends
@@ -24,11 +25,14 @@ from varlog.client.limits import (
     JOURNAL_STORE_BYTES,
     JOURNAL_STORE_SECONDS,
     JOURNAL_STORES_IN_FLIGHT,
+    LONGEST_PAUSE_SECONDS,
+    STORE_SECONDS,
 )
 from varlog.client.repository import pause
 from varlog.core.ordering.journal import Numbered, Tenure
-from varlog.core.ordering.leader import CHAIN
+from varlog.core.ordering.leader import CHAIN, is_safe
 from varlog.ports.clock import Timer
+from varlog.runtime.polling import Heard, poll
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Peer, Reply
 from varlog.wire.methods import Method
@@ -103,40 +107,54 @@ class LedSegment:
         while any(line.is_releasing for line in self._lines) and clock.now() < until:
             await clock.sleep(JOURNAL_RELEASE_SECONDS / 5)
 
-    async def is_finished(self) -> bool:
-        """Whether one of its members says so, as the log's record names them now."""
-        log, segment, stream, _ = self._name
+    async def wait_until_shown(self) -> None:
+        """Once the record says where it ended: until what lies before that may be acknowledged. One of its members
+        shows it, or as many have it as an acknowledgement needs.
+
+        Who lacks some of it is given that: those who have it may be lost, and then nobody else can.
+        """
+        record = self._record()
+        end = Slot(record.end - record.base)
+        holders = dict.fromkeys(map(NodeId, record.streams[0].held_by))
+
+        async def ask(member: int) -> Heard:
+            members = self._record().streams[0].members  # they may be others by now
+            node = NodeId(members[member % len(members)])
+            status = await self._bring_up(node, end)
+            if status.state == pb.REPLICA_FAILED:
+                holders.pop(node, None)  # its files are not to be trusted
+            elif status.contiguous >= end:
+                holders[node] = None
+            shown = status.state == pb.REPLICA_FINISHED or is_safe(len(holders), record.ack)
+            return Heard.ENOUGH if shown else Heard.AGAIN
+
+        asks = [partial(ask, member) for member in range(len(record.streams[0].members))]
+        name = f"show the end of journal {self._name[0]}.{self.epoch}"
+        await poll(self.context.world.clock, asks, name, LONGEST_PAUSE_SECONDS)  # it may take until one is mended
+
+    def _record(self) -> pb.SegmentInfo:
+        log, epoch, _, _ = self._name
         info = self.context.routes.info
-        members = info.chain[segment - 1].streams[0].members if info is not None and info.id == log else ()
-        request = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=segment, stream=stream))
-        finished: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        silent = len(members)
+        if info is None or info.id != log:
+            raise NotFound("the log was removed")
+        return info.chain[epoch - 1]
 
-        async def ask(node: NodeId) -> None:
-            nonlocal silent
-            said = False
-            try:
-                said = await self._has_finished(node, request)
-            finally:
-                silent -= 1
-                if not finished.done() and (said or not silent):
-                    finished.set_result(said)
-
-        scope = Scope()
-        for node in members:
-            scope.spawn(ask(NodeId(node)), name=f"ask {node}")
-        try:
-            return await finished if members else False
-        finally:
-            await scope.close()
-
-    async def _has_finished(self, node: NodeId, request: pb.LeadRequest) -> bool:
-        try:
-            peer = await self.context.pool.get(self.context.routes.place(node))
-            status: pb.ReplicaStatus = (await peer.call(Method.LEAD, request, timeout=JOURNAL_STORE_SECONDS)).message
-        except VarlogError:
-            return False
-        return status.state == pb.REPLICA_FINISHED
+    async def _bring_up(self, node: NodeId, end: Slot) -> pb.ReplicaStatus:
+        """Give a member what it lacks before the end, as far as that is kept here; how far it is then."""
+        log, epoch, stream, _ = self._name
+        peer = await self.context.pool.get(self.context.routes.place(node))
+        question = pb.LeadRequest(replica=pb.ReplicaId(log=log, segment=epoch, stream=stream))
+        status: pb.ReplicaStatus = (await peer.call(Method.LEAD, question, timeout=STORE_SECONDS)).message
+        slot = Slot(-1)
+        while status.state in (pb.REPLICA_OPEN, pb.REPLICA_SEALED) and slot < status.contiguous < end:
+            slot = Slot(status.contiguous)
+            _, body = self.tenure.after(slot, JOURNAL_STORE_BYTES, end)
+            if not body:
+                break
+            request = self.request(slot)
+            request.settle = True
+            status = (await peer.call(Method.STORE, request, body, timeout=JOURNAL_STORE_SECONDS)).message
+        return status
 
     # ------------------------------------------------------------ for the lines
 

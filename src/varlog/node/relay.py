@@ -14,6 +14,7 @@ from varlog.base.ids import Glsn, NodeId, Slot
 from varlog.node.leader import RELEASE_IDLE_S
 from varlog.node.replica import Replica
 from varlog.ports import Clock, Timer
+from varlog.transport.request import Request
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -30,7 +31,7 @@ class Relay:
         self._changed = changed
         self._behind = Slot(0)
         """How far the next member is, and all behind that."""
-        self._waiting: list[tuple[Slot, Callable[[], None]]] = []
+        self._waiting: list[tuple[Slot, Request]] = []
         """STOREs that are not answered yet, with where they end."""
         self._timer: Timer | None = None
         replica.on_finish.append(lambda _: self._answer_all())
@@ -61,12 +62,14 @@ class Relay:
         durable = self._replica.log.durable
         return min(durable, self._behind) if self._followed else durable
 
-    def when_stored(self, end: Slot, answer: Callable[[], None]) -> None:
-        """Call back when all members from here on have everything before `end`, or when that cannot be any more."""
+    def answer(self, request: Request, end: Slot) -> None:
+        """When all members from here on have everything before `end`, or when that cannot be any more."""
         if self._stored >= end or self._replica.log.sealed or self._replica.failure is not None:
-            answer()
+            request.reply(self.status())
         else:
-            self._waiting.append((end, answer))
+            # Those before it whose time is up nobody waits for any more, and each has its bytes.
+            self._waiting = [each for each in self._waiting if not each[1].done]
+            self._waiting.append((end, request))
 
     # ------------------------------------------------------------ from who stores at the next
 
@@ -76,8 +79,8 @@ class Relay:
             return
         self._behind = tail
         waiting, self._waiting = self._waiting, []
-        for end, answer in waiting:
-            self.when_stored(end, answer)
+        for end, request in waiting:
+            self.answer(request, end)
 
     def give_up(self, why: str) -> None:
         """The next member can never be brought up in this segment: another one is asked for."""
@@ -88,8 +91,8 @@ class Relay:
 
     def _answer_all(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for _, answer in waiting:
-            answer()
+        for _, request in waiting:
+            request.reply(self.status())
 
     def _release_soon(self) -> None:
         if self._timer is None:

@@ -151,7 +151,7 @@ class Verbs:
         if relay is None:
             request.reply(self._status(replica))
         else:
-            relay.when_stored(end, lambda: request.reply(relay.status()))
+            relay.answer(request, end)
 
     def _take(self, request: Request) -> Awaitable[None] | None:
         """A STORE that is not answered: what cannot be taken is left. The primary hears of no commit then, and asks."""

@@ -32,7 +32,7 @@ Ask = Callable[[], Awaitable[Heard]]
 """Ask once, and take the answer. What it raises is no answer: it is asked again."""
 
 
-async def poll(clock: Clock, asks: Sequence[Ask], name: str) -> None:
+async def poll(clock: Clock, asks: Sequence[Ask], name: str, longest_pause_s: float = LONGEST_PAUSE_S) -> None:
     """Return as soon as it is enough, or nobody has more to say; goes on for ever as long as somebody may."""
     enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(asks)
@@ -48,7 +48,7 @@ async def poll(clock: Clock, asks: Sequence[Ask], name: str) -> None:
                 pass
             if heard is Heard.AGAIN:
                 await clock.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+                pause = min(2 * pause, longest_pause_s)
         left -= 1
         if (heard is Heard.ENOUGH or not left) and not enough.done():
             enough.set_result(None)

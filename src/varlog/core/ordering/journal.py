@@ -78,11 +78,13 @@ class Tenure(Generic[Batch]):
             del self._kept[slot]
             self._committed_bytes -= len(data)
 
-    def after(self, slot: Slot, most_bytes: int) -> tuple[Slot, list[bytes]]:
-        """Batches from `slot` on, at least one if there is one, and where they end."""
+    def after(self, slot: Slot, most_bytes: int, until: Slot | None = None) -> tuple[Slot, list[bytes]]:
+        """Batches from `slot` on, at least one if there is one, and where they end; none that ends beyond `until`."""
         body: list[bytes] = []
         size = 0
         while size < most_bytes and (kept := self._kept.get(slot)) is not None:
+            if until is not None and kept[0] > until:
+                break
             slot = kept[0]
             body.append(kept[1])
             size += len(kept[1])
