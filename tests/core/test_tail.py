@@ -58,6 +58,7 @@ def test_too_few_that_are_open_are_the_end_of_it() -> None:
     tail.out(1)
     tail.out(1)
     assert not tail.is_over, "the other two may be open"
+    assert [tail.may_say_more(member) for member in range(3)] == [True, False, True]
     tail.out(0)
     assert tail.is_over
 
