@@ -148,6 +148,43 @@ def test_those_that_get_no_further_are_not_waited_for(tmp_path: Path) -> None:
     run(story())
 
 
+def test_who_is_away_for_a_moment_is_not_waited_for_if_two_have_it(tmp_path: Path) -> None:
+    """Though three acknowledge: readers would wait, too."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=600_000, heartbeat_ms=20) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            *have, away = log.chain[0].streams[0].members
+            await write(cluster, log, 1, members=3)
+            await write(cluster, log, 2, members=2)
+            await cluster.stop_node(away)
+            sealed = await roll(cluster)
+            assert (sealed.end, list(sealed.streams[0].held_by)) == (3, have)
+            assert await payloads(cluster, 3) == [b"1", b"2"]
+
+    run(story())
+
+
+def test_who_is_away_for_a_moment_is_waited_for_by_one_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=600_000, heartbeat_ms=20) as cluster:
+            log = await create(cluster, streams=1)
+            head, last = log.chain[0].streams[0].members
+            await write(cluster, log, 1)
+            await write(cluster, log, 2, members=1)
+            await cluster.stop_node(last)
+            sealed = await roll(cluster)
+            assert (sealed.end, list(sealed.streams[0].held_by)) == (3, [head])
+            reading = asyncio.create_task(payloads(cluster, 3))
+            await asyncio.sleep(0.3)  # many heartbeats
+            assert await state(cluster, log, head) == pb.REPLICA_SEALED
+            assert not reading.done(), "it would be lost with one node"
+            await cluster.start_node(last)
+            assert await reading == [b"1", b"2"]
+
+    run(story())
+
+
 def test_those_that_are_lost_are_not_waited_for(tmp_path: Path) -> None:
     async def story() -> None:
         async with servers(tmp_path, nodes=4, lost_ms=200) as cluster:
