@@ -12,8 +12,14 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import NoSpace
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, StreamId
+from varlog.core.ordering.cut import ReportGate
+from varlog.repository.links import NodeLink, Step
+from varlog.repository.showing import MOST_WAITS, Showing
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
+
+LOST_S = 2.0
 
 
 async def lose_the_leader(cluster: Servers) -> tuple[pb.LogInfo, int, int]:
@@ -183,6 +189,60 @@ def test_who_is_away_for_a_moment_is_waited_for_by_one_alone(tmp_path: Path) -> 
             assert await reading == [b"1", b"2"]
 
     run(story())
+
+
+class Slow:
+    """The clock, the links and the absences of a stream with two members, of which the second takes slot after slot."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slots = 0
+        self.showing = Showing(self, self, self, LOST_S)  # type: ignore[arg-type]
+        self._link = NodeLink(NodeId(1), None, 1, 0.0, ReportGate())  # type: ignore[arg-type]
+        self._stream = pb.StreamInfo(id=1, members=[1, 2], end_slot=1000, held_by=[1])
+
+    def now(self) -> float:
+        return self.seconds
+
+    def connected(self) -> list[NodeId]:
+        return [NodeId(1), NodeId(2)]
+
+    def row(self, node: NodeId, _: ReplicaId) -> pb.LogStreamUncommitReport:
+        slots = self.slots if node == 2 else 1000
+        return pb.LogStreamUncommitReport(
+            uncommitted_llsn_offset=1, uncommitted_llsn_length=slots, state=pb.REPLICA_SEALED
+        )
+
+    def is_lost(self, _: NodeId, __: float) -> bool:
+        return False
+
+    def lacks(self, _: NodeId, __: ReplicaId) -> bool:
+        return False
+
+    def next_step(self) -> Step:
+        """Of the member that has everything."""
+        replica = ReplicaId(LogId(1), Epoch(1), StreamId(1))
+        return self.showing.next_step(self._link, replica, pb.SegmentInfo(ordering="leader", ack=2), self._stream)
+
+
+def test_who_gets_further_is_waited_for_but_not_for_ever() -> None:
+    slow = Slow()
+    while slow.seconds < MOST_WAITS * LOST_S:
+        assert slow.next_step() is Step.WAIT
+        slow.seconds += LOST_S / 2
+        slow.slots += 1
+    assert slow.next_step() is Step.FINISH
+
+
+def test_who_gets_no_further_is_waited_for_as_long_as_one_who_is_away() -> None:
+    slow = Slow()
+    for _ in range(3):
+        assert slow.next_step() is Step.WAIT
+        slow.seconds += LOST_S / 2
+        slow.slots += 1
+    assert slow.next_step() is Step.WAIT
+    slow.seconds += LOST_S
+    assert slow.next_step() is Step.FINISH
 
 
 def test_those_that_are_lost_are_not_waited_for(tmp_path: Path) -> None:
