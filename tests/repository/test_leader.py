@@ -471,7 +471,8 @@ def test_a_leader_that_has_failed_tells_no_tail(tmp_path: Path, monkeypatch: pyt
             while not other.log.committed:
                 await asyncio.sleep(0.01)
             leading.fail(DiskFailed("an input or output error"))
-            assert (await log.read(1)).payload == b"one"
+            for _ in range(8):  # whichever replica is asked first
+                assert (await log.read(1)).payload == b"one"
             with pytest.raises((Unavailable, varlog.Timeout)):
                 await log.tail(timeout=1.0)
             monkeypatch.setattr(Healer, "_look_at_all", plain)

@@ -151,13 +151,16 @@ async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: 
             raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
         hint = context.hints.stream_of(glsn) if attempt == 0 else None
         routes = [route for route in context.routes.streams if hint in (None, route.id) and route.may_hold(glsn)]
+        failed = search.last
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
-        tail = await fresh_tail(context, search.rest)
-        if glsn > tail:
-            raise NotWritten(f"position {glsn} is not written yet; the tail is {tail}", tail)
         attempt += 1
+        replicas = max((len(route.members) for route in routes), default=1)
+        if search.last is failed or attempt % replicas == 0:  # else another may have it, whoever can tell the tail
+            tail = await fresh_tail(context, search.rest)
+            if glsn > tail:
+                raise NotWritten(f"position {glsn} is not written yet; the tail is {tail}", tail)
         context.routes.refresh_soon()  # it may lie in a stream that we have not heard of, or be trimmed
         await search.again(attempt)
         info = await context.routes.resolve(search.rest)
