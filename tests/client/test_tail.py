@@ -150,6 +150,26 @@ def test_a_follower_that_is_away_is_not_waited_for(tmp_path: Path, gone: int) ->
     run(story())
 
 
+def test_as_many_members_tell_the_tail_of_their_leader_as_acknowledge(tmp_path: Path) -> None:
+    """Two of four that are open leave too few to seal the segment, so no other has begun: appends go on, too."""
+
+    async def story() -> None:
+        async with (
+            servers(tmp_path, nodes=4, lost_ms=NEVER_MS) as cluster,
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            log = await client.create_log("orders", ordering="leader", replicas=4, ack=2)
+            await log.append(b"a")
+            members = (await log.info()).chain[-1].streams[0].members
+            await cluster.stop_repository()
+            for gone in members[2:]:
+                await cluster.stop_node(gone)
+            assert (await log.append(b"b")).glsn == 2
+            assert await log.tail() == 2
+
+    run(story())
+
+
 def test_members_that_stand_still_for_a_moment_are_asked_again(tmp_path: Path, questions: Questions) -> None:
     """However long that is: with the repository stopped nobody else knows."""
 

@@ -144,6 +144,49 @@ def test_questions_that_take_long_hold_up_nobody(monkeypatch: pytest.MonkeyPatch
     tell(story)
 
 
+def test_who_has_much_time_keeps_it_when_another_question_takes_the_place_of_his() -> None:
+    async def story(questions: Questions) -> None:
+        clock = questions.together._clock = ManualClock()
+        patient = questions.ask(PATIENT_S)
+        await soon()
+        others = [questions.ask(1.0)]
+        await soon()
+        others.append(questions.ask(1.0))
+        await soon()
+        await clock.advance(SUPERSEDED_SECONDS)
+        assert [answer.cancelled() for answer in questions.answers] == [True, False, False]
+        assert questions.patience == pytest.approx([PATIENT_S, 1.0, PATIENT_S - SUPERSEDED_SECONDS])
+        questions.answers[2].set_result(None)
+        assert await asyncio.gather(patient, *others) == [2, 2, 2]
+
+    tell(story)
+
+
+def test_once_a_question_was_answered_the_next_one_waits_no_longer_than_at_first() -> None:
+    async def story(questions: Questions) -> None:
+        clock = questions.together._clock = ManualClock()
+        asking = []
+        for _ in range(4):
+            asking.append(questions.ask())
+            await soon()
+            await clock.advance(2 * SUPERSEDED_SECONDS)
+        assert questions.together._time > SUPERSEDED_SECONDS
+        questions.answers[-1].set_result(None)
+        assert await asyncio.gather(*asking) == 4 * [len(questions.answers) - 1]
+        left = len(questions.answers)
+        asking = []
+        for _ in range(3):
+            asking.append(questions.ask())
+            await soon()
+        assert len(questions.answers) == left + 2
+        await clock.advance(SUPERSEDED_SECONDS)
+        assert len(questions.answers) == left + 3
+        questions.answers[-1].set_result(None)
+        assert await asyncio.gather(*asking) == 3 * [left + 2]
+
+    tell(story)
+
+
 def test_an_error_is_for_those_alone_who_wait_for_that_question() -> None:
     async def story(questions: Questions) -> None:
         early = questions.ask()

@@ -58,6 +58,7 @@ def test_too_few_that_are_open_are_the_end_of_it() -> None:
     tail.out(1)
     tail.out(1)
     assert not tail.is_over, "the other two may be open"
+    assert [tail.may_say_more(member) for member in range(3)] == [True, False, True]
     tail.out(0)
     assert tail.is_over
 
@@ -65,6 +66,7 @@ def test_too_few_that_are_open_are_the_end_of_it() -> None:
 def test_as_many_are_open_as_leave_no_quorum_to_seal() -> None:
     for members in range(1, 8):
         for ack in range(1, members + 1):
+            assert members - ack < leader.seal_quorum(members, ack), "where the first one tells the tail"
             assert members - open_enough(members, ack) < leader.seal_quorum(members, ack)
             assert open_enough(members, ack) >= leader.seal_quorum(members, ack), "or the tail could not be told"
 
@@ -92,7 +94,7 @@ def test_a_tail_covers_what_was_acknowledged_and_no_more_than_is_committed(data:
 
 
 def test_who_numbers_entries_says_how_far_he_is_and_others_that_they_are_open() -> None:
-    tail = NumberedTail(members=3, enough=2)
+    tail = NumberedTail(members=3, ack=2)
     tail.heard(1, word(9))
     tail.heard(2, word(9))
     assert tail.end is None, "two have nine, but who numbers them may not know"
@@ -101,7 +103,7 @@ def test_who_numbers_entries_says_how_far_he_is_and_others_that_they_are_open() 
 
 
 def test_who_numbers_entries_alone_may_have_been_followed() -> None:
-    tail = NumberedTail(members=3, enough=2)
+    tail = NumberedTail(members=3, ack=2)
     tail.heard(0, Word(Slot(9), Slot(7), Glsn(BASE + 7)))
     assert tail.end is None
     tail.out(1)
@@ -110,7 +112,18 @@ def test_who_numbers_entries_alone_may_have_been_followed() -> None:
     assert tail.is_over
 
 
+def test_who_numbers_entries_needs_no_more_open_than_acknowledge() -> None:
+    tail = NumberedTail(members=5, ack=2)
+    for member in (2, 3, 4):
+        tail.out(member)
+    assert not tail.is_over, "three that are sealed have not sealed the segment"
+    tail.heard(0, Word(Slot(9), Slot(7), Glsn(BASE + 7)))
+    assert tail.end is None
+    tail.heard(1, word(9))
+    assert tail.end == BASE + 7
+
+
 def test_without_who_numbers_entries_nothing_is_known() -> None:
-    tail = NumberedTail(members=3, enough=2)
+    tail = NumberedTail(members=3, ack=2)
     tail.out(0)
     assert tail.is_over

@@ -160,6 +160,36 @@ def test_a_node_that_opens_nothing_does_not_stop_a_log_that_has_enough_others(
     run(story())
 
 
+@pytest.mark.parametrize("kind", [{"ordering": "cut"}, {"ordering": "leader"}], ids=str)
+def test_a_node_that_opens_nothing_for_one_log_has_no_other_begin_anew(tmp_path: Path, kind: dict[str, Any]) -> None:
+    """What has fewer copies than are wanted goes on as it is while there is no node for more that can be counted on."""
+    refused = asyncio.Event()
+
+    async def refuse(*_: object) -> NoReturn:
+        refused.set()
+        raise Unavailable("too many open files")
+
+    async def story() -> None:
+        async with (
+            log_of(tmp_path, 3, replicas=3, **kind) as (cluster, log),
+            varlog.connect(f"varlog://{cluster.repository_address}") as client,
+        ):
+            logs = [log, await client.create_log("others", replicas=3, **kind)]
+            await cluster.stop_node(3)
+            for each in logs:
+                await each.append(b"a")
+                while members_of(await each.info()) != [2]:
+                    await asyncio.sleep(0.01)
+            before = [(await each.info()).chain[-1] for each in logs]
+            sick = await cluster.start_node(3)
+            sick.replicas.create = refuse  # type: ignore[method-assign, assignment]
+            await refused.wait()
+            await asyncio.sleep(0.5)
+            assert [(await each.info()).chain[-1] for each in logs] == before
+
+    run(story())
+
+
 @pytest.mark.parametrize("kind", [{"ordering": "cut"}, {"ordering": "sequencer"}], ids=str)
 def test_a_log_that_waits_is_told_to_go_on_with_fewer(tmp_path: Path, kind: dict[str, Any]) -> None:
     async def story() -> None:

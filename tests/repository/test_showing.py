@@ -12,23 +12,34 @@ from tests.servers import TIMEOUT_S, Servers, append, batch, run, servers
 
 import varlog
 from varlog.base.errors import NoSpace
-from varlog.base.ids import Slot
+from varlog.base.ids import Epoch, LogId, NodeId, ReplicaId, Slot, StreamId
+from varlog.core.ordering.cut import ReportGate
 from varlog.core.ordering.journal import Tenure
 from varlog.node.replica import Batches
+from varlog.repository.links import NodeLink, Step
+from varlog.repository.showing import MOST_WAITS, Showing
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
+LOST_S = 2.0
+
 
 async def lose_the_leader(cluster: Servers) -> tuple[pb.LogInfo, int, int]:
-    """Two entries are acknowledged, the leader is away, the repository too: who has both of them, and who lacks one."""
+    """Two entries are acknowledged, the leader is away, the repository too: who has both of them, and who lacks one.
+
+    Who has both was not told that the second is committed, or it would rightly show it.
+    """
     log = await create_led(cluster)
     leader, has, lacks = log.chain[0].streams[0].members
     await cluster.stop_repository()  # or it would mind that a member is sealed
     peer = await cluster.to_node(leader)
     assert (await append(peer, log, batch(b"a"))).message.glsn == 1
     await sealed_by_hand(cluster, log, lacks)
-    assert (await append(peer, log, batch(b"b", sequence=1))).message.glsn == 2
-    await cluster.stop_node(leader)
+    [deaf] = cluster.nodes[has].replicas.all()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deaf, "hear", lambda *_, **__: None)
+        assert (await append(peer, log, batch(b"b", sequence=1))).message.glsn == 2
+        await cluster.stop_node(leader)
     return log, has, lacks
 
 
@@ -164,6 +175,97 @@ def test_those_that_get_no_further_are_not_waited_for(tmp_path: Path) -> None:
             assert await state(cluster, log, lacks) == pb.REPLICA_SEALED
 
     run(story())
+
+
+def test_who_is_away_for_a_moment_is_not_waited_for_if_two_have_it(tmp_path: Path) -> None:
+    """Though three acknowledge: readers would wait, too."""
+
+    async def story() -> None:
+        async with servers(tmp_path, nodes=4, lost_ms=600_000, heartbeat_ms=20) as cluster:
+            log = await create(cluster, replicas=3, streams=1)
+            *have, away = log.chain[0].streams[0].members
+            await write(cluster, log, 1, members=3)
+            await write(cluster, log, 2, members=2)
+            await cluster.stop_node(away)
+            sealed = await roll(cluster)
+            assert (sealed.end, list(sealed.streams[0].held_by)) == (3, have)
+            assert await payloads(cluster, 3) == [b"1", b"2"]
+
+    run(story())
+
+
+def test_who_is_away_for_a_moment_is_waited_for_by_one_alone(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with servers(tmp_path, nodes=3, lost_ms=600_000, heartbeat_ms=20) as cluster:
+            log = await create(cluster, streams=1)
+            head, last = log.chain[0].streams[0].members
+            await write(cluster, log, 1)
+            await write(cluster, log, 2, members=1)
+            await cluster.stop_node(last)
+            sealed = await roll(cluster)
+            assert (sealed.end, list(sealed.streams[0].held_by)) == (3, [head])
+            reading = asyncio.create_task(payloads(cluster, 3))
+            await asyncio.sleep(0.3)  # many heartbeats
+            assert await state(cluster, log, head) == pb.REPLICA_SEALED
+            assert not reading.done(), "it would be lost with one node"
+            await cluster.start_node(last)
+            assert await reading == [b"1", b"2"]
+
+    run(story())
+
+
+class Slow:
+    """The clock, the links and the absences of a stream with two members, of which the second takes slot after slot."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slots = 0
+        self.showing = Showing(self, self, self, LOST_S)  # type: ignore[arg-type]
+        self._link = NodeLink(NodeId(1), None, 1, 0.0, ReportGate())  # type: ignore[arg-type]
+        self._stream = pb.StreamInfo(id=1, members=[1, 2], end_slot=1000, held_by=[1])
+
+    def now(self) -> float:
+        return self.seconds
+
+    def connected(self) -> list[NodeId]:
+        return [NodeId(1), NodeId(2)]
+
+    def row(self, node: NodeId, _: ReplicaId) -> pb.LogStreamUncommitReport:
+        slots = self.slots if node == 2 else 1000
+        return pb.LogStreamUncommitReport(
+            uncommitted_llsn_offset=1, uncommitted_llsn_length=slots, state=pb.REPLICA_SEALED
+        )
+
+    def is_lost(self, _: NodeId, __: float) -> bool:
+        return False
+
+    def lacks(self, _: NodeId, __: ReplicaId) -> bool:
+        return False
+
+    def next_step(self) -> Step:
+        """Of the member that has everything."""
+        replica = ReplicaId(LogId(1), Epoch(1), StreamId(1))
+        return self.showing.next_step(self._link, replica, pb.SegmentInfo(ordering="leader", ack=2), self._stream)
+
+
+def test_who_gets_further_is_waited_for_but_not_for_ever() -> None:
+    slow = Slow()
+    while slow.seconds < MOST_WAITS * LOST_S:
+        assert slow.next_step() is Step.WAIT
+        slow.seconds += LOST_S / 2
+        slow.slots += 1
+    assert slow.next_step() is Step.FINISH
+
+
+def test_who_gets_no_further_is_waited_for_as_long_as_one_who_is_away() -> None:
+    slow = Slow()
+    for _ in range(3):
+        assert slow.next_step() is Step.WAIT
+        slow.seconds += LOST_S / 2
+        slow.slots += 1
+    assert slow.next_step() is Step.WAIT
+    slow.seconds += LOST_S
+    assert slow.next_step() is Step.FINISH
 
 
 def test_those_that_are_lost_are_not_waited_for(tmp_path: Path) -> None:

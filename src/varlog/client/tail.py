@@ -166,7 +166,6 @@ class _Question:
 
 
 def _tail_of(segment: pb.SegmentInfo, members: int) -> Tail:
-    enough = open_enough(members, segment.ack)
     if segment.journal:
-        return JournalTail(Glsn(segment.base), members, segment.ack, enough)
-    return NumberedTail(members, enough)
+        return JournalTail(Glsn(segment.base), members, segment.ack, open_enough(members, segment.ack))
+    return NumberedTail(members, segment.ack)

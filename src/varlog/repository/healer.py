@@ -81,7 +81,7 @@ class Healer:
         self._draining: dict[NodeId, None] = {}
         """As of the last look."""
         self._takers = Takers(0, 0)
-        """As of then, too."""
+        """As of then, or of when the last log had its turn."""
 
     def trouble(self, log: LogId) -> str:
         """Why a log cannot be healed, for people; empty if it can or need not be."""
@@ -171,6 +171,7 @@ class Healer:
             return False
         try:
             async with self._changes.of(number):
+                self._takers = takers(self._catalog, self._links)  # what was tried since the look may have failed
                 ending = self._hurt(number) if urgent else self._leaving(number)
                 log = self._catalog.logs.get(number)
                 if ending and log is not None:  # it may have been sealed or removed while we waited

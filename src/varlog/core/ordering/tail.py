@@ -6,14 +6,15 @@ r"""How far a log is, by the word of the members of its last segment: as fresh a
 
 Fresh is such an answer by two things. It covers all that may have been acknowledged when the first question left:
 what a member has only grows, and who is silent counts as having everything. And nobody had followed by then: a seal
-is for ever, so a member that is open was open before, and so many are (`open_enough`) that the others could not have
-sealed the segment. One that is sealed proves nothing, and is not asked again.
+is for ever, so a member that is open was open before, and with W of them the others could not have sealed the segment.
+One that is sealed proves nothing, and is not asked again.
 
-That is a journal, whose leader cannot be asked. Where the first member numbers the entries, its word counts, and the
-others only show that they are open, each of them once: what is on enough of them, and not yet known to be to him, is
-not told to one and kept from the next. Under `sequencer` his word is what he has granted; it is in the log once the
-last members of all chains have it, which is for who asks to see to. There a segment is sealed by one member of each
-chain, so that all members of one chain must be open.
+That is a journal, whose leader cannot be asked; how far it may be, no fewer can tell than a seal needs (`open_enough`).
+Where the first member numbers the entries, its word counts, and the others only show that they are open, each of them
+once, and with it they are W: what is on enough of them, and not yet known to be to him, is not told to one and kept
+from the next. Under `sequencer` his word is what he has granted; it is in the log once the last members of all chains
+have it, which is for who asks to see to. There all members of a chain acknowledge, and one of each chain seals a
+segment, so that all members of one chain must be open.
 """
 
 from typing import NamedTuple, Protocol
@@ -102,10 +103,10 @@ class JournalTail:
 class NumberedTail:
     """Of a segment whose entries its first member numbers."""
 
-    def __init__(self, members: int, enough: int) -> None:
-        """`enough`: how many members must be open, the first among them."""
+    def __init__(self, members: int, ack: int) -> None:
+        """As many as acknowledge must be open, the first among them."""
         self.members = members
-        self._enough = enough
+        self._ack = ack
         self._heard: dict[int, Glsn] = {}
         self._out: dict[int, None] = {}
 
@@ -120,15 +121,15 @@ class NumberedTail:
 
     @property
     def is_over(self) -> bool:
-        return 0 in self._out or self.members - len(self._out) < self._enough
+        return 0 in self._out or self.members - len(self._out) < self._ack
 
     @property
     def end(self) -> Glsn | None:
-        return self._heard.get(0) if len(self._heard) >= self._enough else None
+        return self._heard.get(0) if len(self._heard) >= self._ack else None
 
 
 def open_enough(members: int, ack: int) -> int:
-    """How many open members show that a segment under `leader` has no other behind it, and are enough to tell its tail.
+    """How many open members show that a journal's segment has no other behind it, and are enough to tell its tail.
 
     With so many open, those that are left are too few to have sealed it.
     """
