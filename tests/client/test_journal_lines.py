@@ -12,6 +12,7 @@ from varlog.base.ids import NodeId, Slot
 from varlog.client.journal_lines import LedSegment, _Line
 from varlog.client.limits import JOURNAL_STORE_BYTES, JOURNAL_STORES_IN_FLIGHT, LONGEST_PAUSE_SECONDS
 from varlog.core.ordering.journal import Tenure
+from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
 
@@ -103,5 +104,38 @@ def test_a_replica_that_has_failed_does_not_count_as_one_that_has_the_end() -> N
         )
         await segment.wait_until_shown()
         assert max(failed.values()) < 0, "both are whole again"
+
+    run(story())
+
+
+def test_nothing_is_given_where_junk_was_decided() -> None:
+    """Others fill that with junk: what is given would be another value of the same position."""
+
+    async def story() -> None:
+        stream = pb.StreamInfo(id=1, members=[1, 2, 3], held_by=[1], junk_slot=2)
+        info = pb.LogInfo(id=9, chain=[pb.SegmentInfo(epoch=1, base=1, end=4, ack=2, streams=[stream])])
+        slots = {1: 2, 2: 0, 3: 0}
+
+        async def get(node: int) -> Any:
+            async def call(method: Method, message: Any, body: list[bytes] = [], **_: object) -> Any:  # noqa: B006
+                if method is Method.STORE:
+                    assert (message.settle, message.slot) == (True, slots[node])
+                    slots[node] += len(body)
+                return SimpleNamespace(message=pb.ReplicaStatus(state=pb.REPLICA_SEALED, contiguous=slots[node]))
+
+            return SimpleNamespace(call=call)
+
+        tenure = Tenure[str]([NodeId(1), NodeId(2), NodeId(3)], 2, keep_bytes=1 << 20)
+        for batch in (b"a", b"b", b"c"):
+            tenure.add(batch.decode(), 1, batch)
+        segment: Any = object.__new__(LedSegment)
+        segment._name, segment.epoch, segment.base, segment.tenure = (9, 1, 1, 7), 1, 1, tenure
+        segment.context = SimpleNamespace(
+            routes=SimpleNamespace(info=info, place=lambda node: node),
+            pool=SimpleNamespace(get=get),
+            world=SimpleNamespace(clock=Hasty()),
+        )
+        await segment.wait_until_shown()
+        assert sorted(slots.values()) in ([0, 2, 2], [2, 2, 2]), "as many have it as acknowledge, and no more of it"
 
     run(story())

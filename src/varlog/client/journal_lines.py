@@ -111,11 +111,13 @@ class LedSegment:
         """Once the record says where it ended: until what lies before that may be acknowledged. One of its members
         shows it, or as many have it as an acknowledgement needs.
 
-        Who lacks some of it is given that: those who have it may be lost, and then nobody else can.
+        Who lacks some of it is given that: those who have it may be lost, and then nobody else can. Nothing is given
+        where junk was decided, though it is here: others fill that, or have already.
         """
         record = self._record()
-        end = Slot(record.end - record.base)
-        holders = dict.fromkeys(map(NodeId, record.streams[0].held_by))
+        [stream] = record.streams
+        end = Slot(stream.junk_slot) if stream.HasField("junk_slot") else Slot(record.end - record.base)
+        holders = dict.fromkeys(map(NodeId, stream.held_by))
 
         async def ask(member: int) -> Heard:
             members = self._record().streams[0].members  # they may be others by now
@@ -128,7 +130,7 @@ class LedSegment:
             shown = status.state == pb.REPLICA_FINISHED or is_safe(len(holders), record.ack)
             return Heard.ENOUGH if shown else Heard.AGAIN
 
-        asks = [partial(ask, member) for member in range(len(record.streams[0].members))]
+        asks = [partial(ask, member) for member in range(len(stream.members))]
         name = f"show the end of journal {self._name[0]}.{self.epoch}"
         await poll(self.context.world.clock, asks, name, LONGEST_PAUSE_SECONDS)  # it may take until one is mended
 
