@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.audit import all_replicas, read_log, recorded_append, save_history, wait_bound, wait_committed
-from tests.cluster.cluster import FILE_BYTES, RealCluster
+from tests.cluster.cluster import RealCluster
 from tests.cluster.processes import PATIENCE_S, eventually
 from tests.cluster.small_volume import SmallVolume, may_mount, mounted, pretended
 
@@ -22,6 +22,8 @@ if may_mount():
     WAYS["tmpfs"] = mounted
 
 VICTIM = 2
+FILE_BYTES = 4 << 20
+"""Of which a first file has a sixteenth, and more than twice a large entry."""
 LARGE = 100_000
 """Bytes of an entry that fills files quickly."""
 GIVEN_UP_S = 1.0
@@ -68,7 +70,7 @@ class Filled:
 @pytest.fixture(params=WAYS)
 def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
     """With some entries in every stream, and no room left."""
-    cluster = RealCluster(tmp_path, nodes=3)
+    cluster = RealCluster(tmp_path, nodes=3, file_bytes=FILE_BYTES)
     with WAYS[request.param](cluster.data(VICTIM)) as volume:
         volume.use(cluster.nodes[VICTIM - 1])
         try:

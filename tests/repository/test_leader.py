@@ -17,7 +17,7 @@ from varlog.client.outlet import producer_id
 from varlog.ports.disk import DiskFailed
 from varlog.repository.freshness import Freshness
 from varlog.repository.healer import Healer
-from varlog.repository.links import NodeLinks
+from varlog.repository.links import CALL_TIMEOUT_S, NodeLinks
 from varlog.wire.methods import Method
 from varlog.wire.proto import varlog_pb2 as pb
 
@@ -439,10 +439,13 @@ def test_a_leader_that_stands_still_is_not_waited_for_once_it_is_replaced(
         async with servers(tmp_path, nodes=3) as cluster:
             log = await create(cluster)
 
-            async def still(self: NodeLinks, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
+            async def still(
+                self: NodeLinks, node: NodeId, replica: ReplicaId, timeout_s: float = CALL_TIMEOUT_S
+            ) -> pb.ReplicaStatus:
                 if replica.segment == 1:
-                    await asyncio.get_running_loop().create_future()
-                return await plain(self, node, replica)
+                    await asyncio.sleep(timeout_s)
+                    raise varlog.Timeout("it stands still")
+                return await plain(self, node, replica, timeout_s)
 
             monkeypatch.setattr(NodeLinks, "lead", still)
             peer = await cluster.to_repository()
@@ -452,7 +455,7 @@ def test_a_leader_that_stands_still_is_not_waited_for_once_it_is_replaced(
             assert not asked.done()
             async with varlog.connect(f"varlog://{cluster.repository_address}") as client:
                 await client.log("orders").reconfigure(roll=True)
-                tail = (await asked).message
+                tail = (await asyncio.wait_for(asked, CALL_TIMEOUT_S / 2)).message
                 assert (tail.tail, tail.segment) == (0, 2)
 
     run(story())

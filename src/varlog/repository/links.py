@@ -182,12 +182,12 @@ class NodeLinks:
             raise Unavailable(f"node {node} is not connected")
         await link.peer.call(method, message, timeout=CALL_TIMEOUT_S)
 
-    async def ask(self, node: NodeId, method: Method, message: Message) -> Message:
+    async def ask(self, node: NodeId, method: Method, message: Message, timeout_s: float = CALL_TIMEOUT_S) -> Message:
         """The same, for its answer."""
         link = self._links.get(node)
         if link is None:
             raise Unavailable(f"node {node} is not connected")
-        answer: Message = (await link.peer.call(method, message, timeout=CALL_TIMEOUT_S)).message
+        answer: Message = (await link.peer.call(method, message, timeout=timeout_s)).message
         return answer
 
     # ------------------------------------------------------------ commits
@@ -427,14 +427,14 @@ class NodeLinks:
     async def _lead(self, link: NodeLink, replica: ReplicaId) -> None:
         await self.lead(link.node, replica)
 
-    async def lead(self, node: NodeId, replica: ReplicaId) -> pb.ReplicaStatus:
+    async def lead(self, node: NodeId, replica: ReplicaId, timeout_s: float = CALL_TIMEOUT_S) -> pb.ReplicaStatus:
         """Have a node lead a stream, or grant positions; what it has committed, or granted.
 
         Asked again, it only says so.
         """
         segment = self._catalog.log(replica.log).chain[replica.segment - 1]
         request = pb.LeadRequest(replica=_name(replica), base=segment.base)
-        status = await self.ask(node, Method.LEAD, request)
+        status = await self.ask(node, Method.LEAD, request, timeout_s)
         assert isinstance(status, pb.ReplicaStatus)
         return status
 

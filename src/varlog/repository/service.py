@@ -39,7 +39,6 @@ from varlog.repository.positions import Positions
 from varlog.repository.rebuilder import Rebuilder
 from varlog.repository.retention import Retention
 from varlog.repository.roller import Roller
-from varlog.runtime.polling import Heard, poll
 from varlog.runtime.scope import Scope
 from varlog.transport.peer import Handler, Handlers, Request
 from varlog.wire.methods import Method
@@ -47,6 +46,8 @@ from varlog.wire.proto import varlog_pb2 as pb
 
 LED_TAIL_S = 2.0
 """So long a question for the tail waits for a log's leader, or for the next one."""
+LED_ANSWER_S = 0.5
+"""So long it waits for his answer: one who stands still keeps his connection, and may have been replaced since."""
 LED_PAUSE_S = 0.02
 """Before he is asked again, at first,"""
 LED_PAUSE_SHARE = 0.25
@@ -252,7 +253,7 @@ class Service:
                 self._fresh(self._tail_by_cut)(request)
                 return
             try:
-                tail = await self._led_tail_while_last(log)
+                tail = await self._led_tail(log)
             except (Unavailable, NotFound, WrongWriter, Timeout) as error:
                 if clock.now() > began + LED_TAIL_S:
                     raise Unavailable(f"the leader of log {log.name!r} does not answer: {error.message}") from error
@@ -265,35 +266,13 @@ class Service:
             # it is being replaced, or just was
             await clock.sleep(max(LED_PAUSE_S, LED_PAUSE_SHARE * (clock.now() - began)))
 
-    async def _led_tail_while_last(self, log: pb.LogInfo) -> int:
-        """The same, given up once another segment follows: one who stands still would be waited for long after that."""
-        answers: list[int | VarlogError] = []
-
-        async def ask() -> Heard:
-            try:
-                answers.append(await self._led_tail(log))
-            except VarlogError as error:
-                answers.append(error)
-            return Heard.ENOUGH
-
-        async def watch() -> Heard:
-            now = self._catalog.logs.get(LogId(log.id))
-            is_last = now is not None and not now.sealed and now.chain[-1].epoch == log.chain[-1].epoch
-            return Heard.AGAIN if is_last else Heard.ENOUGH
-
-        await poll(self._world.clock, [ask, watch], f"tail of {log.name}")
-        answer = answers[0] if answers else Unavailable("another segment has followed")
-        if isinstance(answer, VarlogError):
-            raise answer
-        return answer
-
     async def _led_tail(self, log: pb.LogInfo) -> int:
         segment = log.chain[-1]
         stream = segment.streams[0]
         if log.journal:
             return await journal_tail(self._links, self._world.clock, log) - 1
         name = ReplicaId(LogId(log.id), Epoch(segment.epoch), StreamId(stream.id))
-        status = await self._links.lead(NodeId(stream.members[0]), name)
+        status = await self._links.lead(NodeId(stream.members[0]), name, LED_ANSWER_S)
         if status.state != pb.REPLICA_OPEN:
             # One that has failed binds no more what it has committed, and told others: it knows less than they do.
             raise Unavailable(f"its replica on node {stream.members[0]} takes no more entries")
