@@ -1,12 +1,16 @@
 """Files grow with the replica, so that one with little in it takes up little."""
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, SMALL, append, batch, bind, create, data_files, fill, read_all, reopen, run
 
+from varlog.base.errors import NoSpace
 from varlog.base.ids import Glsn
 from varlog.storage.layout import is_free_name
-from varlog.storage.pool import GROWTH, first_bytes
+from varlog.storage.pool import GROWTH, first_bytes, margin_bytes
 from varlog.storage.replica_log import ReplicaLog
 
 WANTED = SMALL * GROWTH**2
@@ -97,5 +101,71 @@ def test_a_batch_that_is_larger_than_the_next_file_gets_one_of_its_own() -> None
         bind(log, 2)
         await fill(log, 4)
         assert sizes(log)[2:] == [WANTED, WANTED]
+
+    run(scenario())
+
+
+def test_what_is_too_small_for_a_batch_gives_its_room_to_the_file_that_is_not() -> None:
+    """The replica's own free file must not be what fills the volume."""
+
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=WANTED)
+        number = 0
+        while await free_sizes(disk) == []:
+            await append(log, batch(number, size=500))
+            await asyncio.sleep(0)
+            number += 1
+        assert await free_sizes(disk) == [SMALL * GROWTH]
+        large = batch(number, size=SMALL * GROWTH)
+        disk.capacity = disk.used + len(large[0]) + margin_bytes(WANTED) + 4096
+        await append(log, large)
+        assert log.durable == number + 1
+        disk.capacity = disk.used
+        with pytest.raises(NoSpace):
+            await append(log, batch(number + 1, size=SMALL * GROWTH))
+        with pytest.raises(NoSpace):  # nothing is taken behind what cannot be written
+            log.stage_batches(log.appended, [batch(number + 2, size=SMALL * GROWTH)])
+
+    run(scenario())
+
+
+def test_no_free_file_is_smaller_than_what_is_taken_next() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=WANTED)
+        number = 0
+        while await free_sizes(disk) == []:
+            await append(log, batch(number, size=500))
+            await asyncio.sleep(0)
+            number += 1
+        await append(log, batch(number, size=SMALL * GROWTH))
+        assert all(size >= WANTED for size in await free_sizes(disk))
+        await fill(log, 4)
+        assert all(after >= before for before, after in pairwise(sizes(log)))
+        assert all(log._files[number].end <= size for number, size in enumerate(sizes(log)))
+
+    run(scenario())
+
+
+def test_one_that_has_ended_keeps_no_free_file() -> None:
+    async def scenario() -> None:
+        disk = CrashDisk()
+        log = await create(disk, file_bytes=WANTED)
+        while await free_sizes(disk) == []:
+            await append(log, batch(0, size=500))
+            bind(log, 1)
+            await asyncio.sleep(0)
+        await log.sync()
+        log.stage_seal()
+        log.stage_finish(log.durable)
+        await log.sync()
+        await log.collect()
+        assert await free_sizes(disk) == []
+        log.stage_trim(Glsn(3))
+        await log.sync()
+        await log.collect()
+        await asyncio.sleep(0.01)
+        assert (await free_sizes(disk), sizes(log)) == ([], [SMALL])
 
     run(scenario())

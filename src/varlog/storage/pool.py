@@ -73,10 +73,7 @@ class FilePool:
         """A file of so many bytes is the last one now: the next are larger, up to what is wanted."""
         async with self._changing:
             self.file_bytes = min(self._most_bytes, GROWTH * size)
-            for name, there in list(self._free.items()):
-                if there < self.file_bytes:
-                    await self._place.disk.remove(self._place.path(name))
-                    del self._free[name]
+            await self._remove_free(self.file_bytes)
 
     async def ensure(self) -> None:
         """Have a free file ready; raises `NoSpace`."""
@@ -94,11 +91,19 @@ class FilePool:
     async def take(self, size: int) -> tuple[str, int]:
         """The name and size of a free file of at least `size` bytes, which is the caller's from now on."""
         async with self._changing:
-            if size > self.file_bytes:
+            fitting = [name for name, there in self._free.items() if there >= size]
+            if fitting:
+                return fitting[-1], self._free.pop(fitting[-1])
+            size = max(size, self.file_bytes)
+            try:
                 return await self._make(size), size
-            if self._free:
-                return self._free.popitem()
-            return await self._make(self.file_bytes), self.file_bytes
+            except NoSpace:
+                if not self._free:
+                    raise
+                await self._remove_free(
+                    size
+                )  # what is too small for this one must not be what keeps it from being made
+                return await self._make(size), size
 
     async def put_back(self, name: str, size: int) -> None:
         """What was taken is not used after all."""
@@ -130,10 +135,15 @@ class FilePool:
         """Give the space of the free files back to the volume; whether there was any."""
         async with self._changing:
             released = bool(self._free)
-            while self._free:
-                name, _ = self._free.popitem()
-                await self._place.disk.remove(self._place.path(name))
+            await self._remove_free()
             return released
+
+    async def _remove_free(self, below: int | None = None) -> None:
+        """Those that are smaller than so many bytes, if that is given."""
+        for name, there in list(self._free.items()):
+            if below is None or there < below:
+                del self._free[name]
+                await self._place.disk.remove(self._place.path(name))
 
     def _is_usual(self, size: int) -> bool:
         """It is as large as those made now, or larger, and not because of one large batch."""

@@ -484,6 +484,8 @@ class ReplicaLog:
             # By what is on disk: what a crash could take back must not have removed or settled anything.
             await free_trimmed(self._files, self._pool, self.written.trimmed, self.producers)
             await write_sidecars(self._files, self._pool, self.written.committed, self.producers)
+            if self.written.end is not None:
+                await self._pool.release()  # nothing more comes that would want one
 
 
 def _check_file_bytes(file_bytes: int) -> None:

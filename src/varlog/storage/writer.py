@@ -142,7 +142,7 @@ class Writer:
             del self._pending[:count]
             left -= count
         file = self._files.last
-        if not self._preparing and file.end > file.size // 2 and not len(self._pool):
+        if file.end > file.size // 2 and self.written.end is None:
             self._prepare()
 
     async def _write(self, records: list[Staged]) -> None:
