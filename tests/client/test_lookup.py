@@ -1,5 +1,6 @@
 """Single reads, tails and times."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from tests.client.scripted import run, scripted, stay_silent
 from tests.client.test_subscribe import MIXED, fill
 
-from varlog.base.errors import InvalidArgument, NotWritten, Timeout, Trimmed
+from varlog.base.errors import InvalidArgument, NotWritten, Timeout, Trimmed, Unavailable
+from varlog.client.limits import ATTEMPT_SECONDS
 from varlog.client.lookup import time_us_of
 
 
@@ -82,6 +84,33 @@ def test_the_first_answer_is_enough() -> None:
             fill(cluster, *MIXED)
             cluster.nodes[1].on_read = cluster.nodes[2].on_read = stay_silent
             assert (await client.log("log").read(1)).glsn == 1
+
+    run(story())
+
+
+def test_a_node_that_stands_still_does_not_keep_the_tail_from_being_asked() -> None:
+    """It is a member of all streams, which ask their members in turns: in each attempt it is one that is asked."""
+
+    async def story() -> None:
+        async with scripted(nodes=3, streams=3, replicas=3) as (cluster, client):
+            fill(cluster, *MIXED)
+            cluster.nodes[2].on_read = stay_silent
+            with pytest.raises(NotWritten):
+                await client.log("log").read(20, timeout=1.9 * ATTEMPT_SECONDS)
+
+    run(story())
+
+
+def test_a_read_ends_with_its_connection() -> None:
+    async def story() -> None:
+        async with scripted() as (cluster, client):
+            fill(cluster, (1, 1))
+            cluster.nodes[0].on_read = stay_silent
+            reading = asyncio.create_task(client.log("log").read(1, timeout=30.0))
+            await asyncio.sleep(0.05)
+            await client.close()
+            with pytest.raises(Unavailable, match="was closed"):
+                await asyncio.wait_for(reading, 10.0)
 
     run(story())
 

@@ -19,6 +19,7 @@ from varlog.base.ids import Glsn, NodeId, Slot, StreamId
 from varlog.client.archived import archive_behind, archived_entry, archived_time
 from varlog.client.context import LogContext
 from varlog.client.entry import EPOCH, Entry, ReadBatch
+from varlog.client.errors import CLOSED
 from varlog.client.limits import ATTEMPT_SECONDS, LAGGING_SECONDS
 from varlog.client.parts import Placed, placed_batches
 from varlog.client.questions import ask_tail, committed_slots
@@ -99,7 +100,9 @@ class _Search:
             return None
 
     async def again(self, attempt: int) -> None:
-        """Before the next attempt: raises when there is no time for it."""
+        """Before the next attempt: raises when there is no time for it, or nobody to ask any more."""
+        if self._context.scope.closed:
+            raise Unavailable(CLOSED)
         if self.left <= 0:
             why = self.last.message if self.last is not None else "the replicas have not heard of it yet"
             raise Timeout(f"not answered in {self._timeout:.3g} s: {why}")
@@ -159,17 +162,17 @@ async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: 
         if entry is not None:
             return entry
         attempt += 1
-        if not search.refused or attempt % max(len(route.members) for route in routes) == 0:
-            await _check_written(context, search, glsn)  # else another replica is there to be asked first
+        others = search.refused and attempt % max(len(route.members) for route in routes) > 0
+        await _check_written(context, search, glsn, LAGGING_SECONDS if others else ATTEMPT_SECONDS)
         context.routes.refresh_soon()  # it may lie in a stream that we have not heard of, or be trimmed
         await search.again(attempt)
         info = await context.routes.resolve(search.rest)
 
 
-async def _check_written(context: LogContext, search: _Search, glsn: Glsn) -> None:
-    """Raises `NotWritten` if nobody can have it. Where the tail is not told for long, a replica may show it by then."""
+async def _check_written(context: LogContext, search: _Search, glsn: Glsn, seconds: float) -> None:
+    """Raises `NotWritten` if nobody can have it. Another replica may show it before the tail is told."""
     try:
-        tail = await fresh_tail(context, min(search.rest, ATTEMPT_SECONDS))
+        tail = await fresh_tail(context, min(search.rest, seconds))
     except VarlogError as error:
         if not error.retryable:
             raise

@@ -246,7 +246,9 @@ class Outlet:
                 continue
             if chunk.number not in (None, writer.session.next_sequence):
                 # The segment has changed, and what was sent before makes more batches there.
-                self._broken = Unavailable(f"number {chunk.number} went to another batch: open the producer again")
+                self._broken = Unavailable(
+                    f"number {chunk.number} went to another batch: open the producer again, go on from `next_sequence`"
+                )
                 self._queue.appendleft(chunk)
                 self._fail_all(self._broken)
                 return
