@@ -65,6 +65,7 @@ ONCE_FAILED: dict[int, str] = {
     8396: "a producer that was followed went on in the next segment by what it had heard in the last (I5)",
     4748: "a copy that nobody waited for took a member's place just before files were read (judged wrongly)",
     135: "of questions for a tail the next left again and again, in a moment in which no clock moves (steps)",
+    52057: "a member that had not heard of the end of its segment told a named producer too low a number (I5)",
     1301: "who leads a log that is stuck was asked for its tail fifty times a second by each who waits (steps)",
     8493: "a tail that was granted, and never written before its log was sealed, was told (I10)",
     4996: "a log was trimmed by size into entries whose senders had no answer, which the checker took for none (I13)",
