@@ -525,6 +525,7 @@ def test_what_goes_from_one_volume_while_another_is_looked_at_is_no_reason_to_fa
         await looked.wait()
         removing.go_on.set()
         await again
+        assert not any("7.1.1/" in path for disk in disks for path in disk.paths())
         await replicas.close()
 
     run(story())

@@ -30,6 +30,16 @@ async def free_sizes(disk: CrashDisk) -> list[int]:
     return found
 
 
+async def until_prepared(disk: CrashDisk, log: ReplicaLog) -> int:
+    """Append until the next file was made ahead; how many batches that took."""
+    number = 0
+    while not await free_sizes(disk):
+        await append(log, batch(number, size=500))
+        await asyncio.sleep(0)
+        number += 1
+    return number
+
+
 @pytest.mark.parametrize(
     ("wanted", "first"), [(64 << 20, 4 << 20), (1 << 20, 64 << 10), (64 << 10, SMALL), (SMALL, SMALL)]
 )
@@ -111,11 +121,7 @@ def test_what_is_too_small_for_a_batch_gives_its_room_to_the_file_that_is_not() 
     async def scenario() -> None:
         disk = CrashDisk()
         log = await create(disk, file_bytes=WANTED)
-        number = 0
-        while await free_sizes(disk) == []:
-            await append(log, batch(number, size=500))
-            await asyncio.sleep(0)
-            number += 1
+        number = await until_prepared(disk, log)
         assert await free_sizes(disk) == [SMALL * GROWTH]
         large = batch(number, size=SMALL * GROWTH)
         disk.capacity = disk.used + len(large[0]) + margin_bytes(WANTED) + 4096
@@ -134,11 +140,7 @@ def test_no_free_file_is_smaller_than_what_is_taken_next() -> None:
     async def scenario() -> None:
         disk = CrashDisk()
         log = await create(disk, file_bytes=WANTED)
-        number = 0
-        while await free_sizes(disk) == []:
-            await append(log, batch(number, size=500))
-            await asyncio.sleep(0)
-            number += 1
+        number = await until_prepared(disk, log)
         await append(log, batch(number, size=SMALL * GROWTH))
         assert all(size >= WANTED for size in await free_sizes(disk))
         await fill(log, 4)
@@ -152,10 +154,7 @@ def test_one_that_has_ended_keeps_no_free_file() -> None:
     async def scenario() -> None:
         disk = CrashDisk()
         log = await create(disk, file_bytes=WANTED)
-        while await free_sizes(disk) == []:
-            await append(log, batch(0, size=500))
-            bind(log, 1)
-            await asyncio.sleep(0)
+        bind(log, await until_prepared(disk, log))
         await log.sync()
         log.stage_seal()
         log.stage_finish(log.durable)

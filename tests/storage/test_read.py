@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import append, batch, bind, create, data_files, fill, read_all, reopen, run
+from tests.turns import others
 
 from varlog.base.errors import AlreadyExists, NotFound, NotWritten, Trimmed
 from varlog.base.ids import Glsn, Slot
@@ -379,22 +380,11 @@ def test_others_have_their_turn_while_many_small_batches_are_looked_through(what
         many = 8 * TURN_BATCHES
         log.stage_batches(Slot(0), [batch(0)] * many)
         await log.sync()
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        beside = asyncio.ensure_future(others())
-        await asyncio.sleep(0)
-        began = turns
-        if what == "read":
-            assert (await log.read(Slot(0), Slot(many), 2 * MIB)).end == many
-        else:
-            assert len(await log.digest(Slot(0), Slot(many))) == many
-        beside.cancel()
-        assert turns - began >= many // (2 * TURN_BATCHES)
+        async with others() as turns:
+            if what == "read":
+                assert (await log.read(Slot(0), Slot(many), 2 * MIB)).end == many
+            else:
+                assert len(await log.digest(Slot(0), Slot(many))) == many
+        assert turns.count >= many // (2 * TURN_BATCHES)
 
     run(scenario())

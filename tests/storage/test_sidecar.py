@@ -1,10 +1,9 @@
 """Sidecars: what they save, and that nothing depends on them."""
 
-import asyncio
-
 import pytest
 from tests.storage.crash_disk import CrashDisk
 from tests.storage.harness import FOLDER, SMALL, Model, append, batch, bind, create, data_files, fill, reopen, run
+from tests.turns import others
 
 from varlog.base.errors import Corrupt, NotFound, Unsupported, VarlogError
 from varlog.base.ids import Glsn, Slot
@@ -230,18 +229,9 @@ def test_others_have_their_turn_while_a_sidecar_is_made_anew() -> None:
         await fill(log, 2, size=100_000)
         await log.collect()
         disk.flip(sidecars(disk)[0], 20)
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        beside = asyncio.ensure_future(others())
-        assert (await log.bindings(Slot(0), Slot(1)))[0].glsn == 1
-        beside.cancel()
-        assert turns >= 3
+        async with others() as turns:
+            assert (await log.bindings(Slot(0), Slot(1)))[0].glsn == 1
+        assert turns.count >= 3
 
     run(scenario())
 
