@@ -53,8 +53,8 @@ HINTS: dict[str, dict[type[errors.VarlogError], str]] = {
     },
     "files": {},
 }
-HINTS["connected"] = {**HINTS["client"], errors.Unavailable: "`varlog status` shows the whole cluster"}
 """What to do next, by the side a command is on, where the message alone does not say. The nearest class counts."""
+HINTS["connected"] = {**HINTS["client"], errors.Unavailable: "`varlog status` shows the whole cluster"}
 
 
 def build_parser(argv: Sequence[str]) -> Parser:

@@ -73,8 +73,6 @@ class _Search:
         self._deadline = self._clock.now() + timeout
         self._offset = context.world.random.randrange(1 << 16)
         self.last: VarlogError | None = None
-        self.refused = False
-        """A replica that was asked in this attempt has given no answer."""
 
     @property
     def left(self) -> float:
@@ -95,7 +93,6 @@ class _Search:
             raise
         except VarlogError as error:
             self.last = error
-            self.refused = True
             self._context.routes.refresh_soon()
             return None
 
@@ -157,12 +154,12 @@ async def _ask_nodes(context: LogContext, search: _Search, glsn: Glsn, timeout: 
             raise Trimmed(f"log {info.name!r} is trimmed up to {info.trimmed}", info.trimmed + 1)
         hint = context.hints.stream_of(glsn) if attempt == 0 else None
         routes = [route for route in context.routes.streams if hint in (None, route.id) and route.may_hold(glsn)]
-        search.refused = False
+        before = search.last
         entry = await _first_result([_look(search, route, glsn, attempt) for route in routes]) if routes else None
         if entry is not None:
             return entry
         attempt += 1
-        others = search.refused and attempt % max(len(route.members) for route in routes) > 0
+        others = search.last is not before and attempt % max(len(route.members) for route in routes) > 0
         await _check_written(context, search, glsn, LAGGING_SECONDS if others else ATTEMPT_SECONDS)
         context.routes.refresh_soon()  # it may lie in a stream that we have not heard of, or be trimmed
         await search.again(attempt)

@@ -90,8 +90,13 @@ class Outlet:
 
     def batches_of(self, entries: int) -> int:
         """How many batches so many entries make that were sent one by one, as long as the stream is the same."""
-        most = self._current.most_entries if self._current is not None else None
+        most = self._most_entries
         return -(-entries // most) if most is not None else int(entries > 0)
+
+    @property
+    def _most_entries(self) -> int | None:
+        """Of one batch on the present stream; None: as many as any batch may have."""
+        return self._current.most_entries if self._current is not None else None
 
     async def identity(self, sequence: int) -> tuple[StreamRoute, bytes]:
         """Of a named one that was opened: its producer id, and the stream that has its batch of this number."""
@@ -201,8 +206,9 @@ class Outlet:
 
     def put(self, chunk: Chunk) -> None:
         """Behind all that were put before."""
-        most = self._current.most_entries if self._current is not None else None
-        self._queue.extend(chunk.parts(most or chunk.count))  # each is to have a number when the next one is given
+        self._queue.extend(
+            chunk.parts(self._most_entries or chunk.count)
+        )  # each is to have a number when the next one is given
         if not self._scheduled:
             self._push()
 

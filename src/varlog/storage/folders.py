@@ -43,6 +43,7 @@ async def _fill_folder(
     file, handle = await begin_file(place, pool, header)
     files.append(file)
     files.adopt(file, handle)
+    await pool.follow(file.size)
     await replace_file(place.disk, place.path(layout.SPEC), layout.encode_spec(place.replica, spec))
     await place.disk.sync_folder(_parent(place.folder))
 

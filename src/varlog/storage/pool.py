@@ -29,7 +29,7 @@ def margin_bytes(file_bytes: int, table_bytes: int = 0) -> int:
 
 def first_bytes(file_bytes: int) -> int:
     """Size of a replica's first file."""
-    return max(min(file_bytes, SMALLEST_FILE_BYTES), file_bytes // GROWTH**2)
+    return max(SMALLEST_FILE_BYTES, file_bytes // GROWTH**2)
 
 
 class FilePool:
@@ -100,9 +100,8 @@ class FilePool:
             except NoSpace:
                 if not self._free:
                     raise
-                await self._remove_free(
-                    size
-                )  # what is too small for this one must not be what keeps it from being made
+                # What is too small for this one must not be what keeps it from being made.
+                await self._remove_free()
                 return await self._make(size), size
 
     async def put_back(self, name: str, size: int) -> None:

@@ -185,7 +185,6 @@ class ReplicaLog:
         place = Place(disk, folder, replica)
         pool, files = FilePool(place, file_bytes), Files(place)
         await make_folder(place, spec, pool, files, FileHeader.first(replica, first_bytes(file_bytes), random))
-        await pool.follow(files.last.size)
         return cls(Recovered(place, spec, files, pool, Facts(), ProducerTable()), random)
 
     @classmethod
@@ -208,7 +207,6 @@ class ReplicaLog:
         header = FileHeader.first(replica, first_bytes(file_bytes), random, beginning.slot, facts.copy())
         producers = ProducerTable.load(beginning.producers)
         await make_folder(place, spec, pool, files, header, beginning.producers)
-        await pool.follow(files.last.size)
         return cls(Recovered(place, spec, files, pool, facts, producers), random)
 
     def forget_recent(self) -> None:
